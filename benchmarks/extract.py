@@ -1,0 +1,160 @@
+"""What extraction costs beside its floors, on real videos: `python benchmarks/extract.py [--videos DIR] [--runs N]`.
+
+1. One decode for three extractors against three decodes: CPU seconds of ffmpeg and of our reading loop.
+2. Wall time of the whole command on W workers against the sum of its floors on W processes of one thread: ffmpeg
+   running the same filter graph to null, and the networks on frames that are in memory already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+import extractors
+from extractors.embed import network
+from extractors.preprocess import to_input
+from extractors.spec import Chain, Preset
+from extractors.weights import find
+from pipeline.decode import Decoding
+from pipeline.ffmpeg import null_command
+from pipeline.probe import probe
+
+NAMES = ("resnet152", "i3d_x101", "s3d_howto100m")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shared = Path(__file__).resolve().parents[2] / "shared/data/videos"
+    parser.add_argument("--videos", type=Path, nargs="+", default=[shared / "msrvtt"])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    files = sorted(f for folder in chosen.videos for f in folder.iterdir())
+    presets = [extractors.preset(name) for name in NAMES]
+    found = {**decoding(files, presets, chosen.runs), **command(files, presets, chosen.runs, chosen.workers)}
+    print(json.dumps(found, indent=2) if chosen.json else table(found))
+
+
+def decoding(files: Sequence[Path], presets: Sequence[Preset], runs: int) -> dict[str, float]:
+    chains = [preset.chain for preset in presets]
+    one = [cpu(lambda: decode(files, chains)) for _ in range(runs)]
+    three = [cpu(lambda: [decode(files, [chain]) for chain in chains]) for _ in range(runs)]
+    return {
+        "one decode, CPU s": statistics.median(one),
+        "three decodes, CPU s": statistics.median(three),
+        "one / three": statistics.median(a / b for a, b in zip(one, three, strict=True)),
+    }
+
+
+def decode(files: Sequence[Path], chains: Sequence[Chain]) -> None:
+    for file in files:
+        for _ in Decoding(file, probe(file), chains):
+            pass
+
+
+def cpu(work: Callable[[], object]) -> float:
+    def spent() -> float:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(u.ru_utime + u.ru_stime for u in used)
+
+    before = spent()
+    work()
+    return spent() - before
+
+
+def command(files: Sequence[Path], presets: Sequence[Preset], runs: int, workers: int) -> dict[str, float]:
+    rows = {preset.name: rows_of(files, preset) for preset in presets}
+    walls, ffmpeg, networks = [], [], []
+    for _ in range(runs):
+        ffmpeg.append(in_parallel(null, [(file, presets) for file in files], workers))
+        networks.append(in_parallel(forward, [(preset, rows[preset.name], workers) for preset in presets], workers))
+        walls.append(whole(files, workers))
+    floor = [a + b for a, b in zip(ffmpeg, networks, strict=True)]
+    return {
+        "videos": len(files),
+        "workers": workers,
+        "rows": sum(rows.values()),
+        "command, wall s": statistics.median(walls),
+        "floor ffmpeg, wall s": statistics.median(ffmpeg),
+        "floor networks, wall s": statistics.median(networks),
+        "command / floors": statistics.median(a / b for a, b in zip(walls, floor, strict=True)),
+    }
+
+
+def rows_of(files: Sequence[Path], preset: Preset) -> int:
+    return sum(preset.rows(sum(1 for _ in Decoding(file, probe(file), [preset.chain]))) for file in files)
+
+
+def in_parallel(work: Callable[..., float], jobs: Sequence[tuple[object, ...]], workers: int) -> float:
+    """Return the wall seconds that `jobs` need on `workers` processes, their start not counted."""
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        list(pool.map(work_and_wait, [(null, ())] * 0 or [()] * workers))
+        if work is forward:  # each network's rows are divided among the processes
+            return sum(max(pool.map(work_one, [(work, job)] * workers)) for job in jobs)
+        begun = time.monotonic()
+        list(pool.map(work_one, [(work, job) for job in jobs]))
+        return time.monotonic() - begun
+
+
+def work_and_wait(_: object) -> None:
+    torch.set_num_threads(1)
+    time.sleep(0.5)
+
+
+def work_one(task: tuple[Callable[..., float], tuple[object, ...]]) -> float:
+    return task[0](*task[1])
+
+
+def null(file: Path, presets: Sequence[Preset]) -> float:
+    subprocess.run(null_command(file, probe(file), [p.chain for p in presets]), check=True, capture_output=True)
+    return 0.0
+
+
+def forward(preset: Preset, rows: int, workers: int) -> float:
+    """Return the seconds that one process needs for its share of `rows`, on frames in memory."""
+    torch.set_num_threads(1)
+    net = network(preset, find(preset, "random"), "cpu")
+    width, height = preset.chain.frame_size(320, 240)
+    frames = torch.randint(0, 256, (preset.batch, preset.frames, height, width, 3), dtype=torch.uint8)
+    share = rows / workers
+    with torch.inference_mode():
+        net(to_input(frames, preset))
+        begun = time.monotonic()
+        passes = max(1, round(share / preset.batch))
+        for _ in range(passes):
+            net(to_input(frames, preset))
+        return (time.monotonic() - begun) * share / (passes * preset.batch)
+
+
+def whole(files: Sequence[Path], workers: int) -> float:
+    with tempfile.TemporaryDirectory() as place:
+        table = Path(place) / "videos.csv"
+        table.write_text("video_id,path\n" + "".join(f"{i},{file}\n" for i, file in enumerate(files)))
+        words = ["run", "extract", "--dataset", "files", "--root", str(table), "--weights", "random"]
+        words += ["--dtype", "float32", "--workers", str(workers), "--out", f"{place}/features.h5"]
+        begun = time.monotonic()
+        subprocess.run([sys.executable, "-m", "pipeline.cli", *words], check=True, capture_output=True)
+        return time.monotonic() - begun
+
+
+def table(found: dict[str, float]) -> str:
+    width = max(map(len, found))
+    return "\n".join(f"{name:<{width}}  {value:8.2f}" for name, value in found.items())
+
+
+if __name__ == "__main__":
+    main()

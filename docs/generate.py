@@ -1,0 +1,71 @@
+"""Writes the documents that code can print: `python docs/generate.py [--check]`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+import extractors
+from pipeline.cli import app as pipeline_app
+from train.cli import app as train_app
+
+HERE = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->\n\n"
+COMMANDS = [(pipeline_app, words) for words in ([], ["run", "extract"], ["list"], ["show"], ["verify"])]
+
+
+def main() -> int:
+    """Write the documents, or say which are out of date."""
+    wanted = {"commands.md": commands(), "presets.md": presets()}
+    stale = [name for name, text in wanted.items() if not _same(HERE / name, text)]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/{name} is out of date: run `make docs`")
+        return 1 if stale else 0
+    for name in stale:
+        (HERE / name).write_text(wanted[name], encoding="utf-8")
+    return 0
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def commands() -> str:
+    """Return the help of every command."""
+    parts = [f"{NOTE}# Commands\n"]
+    for app, words in [*COMMANDS, (train_app, [])]:
+        out = io.StringIO()
+        app.help_print(words, console=Console(file=out, width=110, color_system=None))
+        text = "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+        parts.append(f"## `{' '.join([app.name[0], *words])}`\n\n```text\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+def presets() -> str:
+    """Return the table of presets, with the sources of their choices."""
+    lines = [
+        f"{NOTE}# Presets\n",
+        "| preset | rows a second | dims | frames | geometry | pixels | weights |",
+        "|" + "---|" * 7,
+    ]
+    notes = ["\n## Where the choices come from\n"]
+    for name in extractors.names():
+        for p in extractors.get(name).PRESETS.values():
+            c = p.chain
+            geometry = f"short side {c.short_side}, {f'crop {c.crop}' if c.crop else 'no crop'}, {c.scaler}"
+            geometry = f"square crop, then {c.short_side}, {c.scaler}" if c.crop_first else geometry
+            pixels = f"/{p.scale:g} − {p.mean}, / {p.std}"
+            dims = ", ".join(f"{o.layer} {o.dim}" for o in p.outputs)
+            cells = (f"`{p.name}`", f"{p.rows_per_second:g}", dims, f"{p.frames} at {c.fps:g} fps", geometry, pixels)
+            lines.append(f"| {' | '.join([*cells, f'`{p.weights.file}`'])} |")
+            notes.append(f"* `{p.name}`: {p.source}")
+    lines.append("| `timm:MODEL` | 1 | the model's | 1 at 1 fps | the model's own | the model's own | timm's |")
+    return "\n".join([*lines, *notes, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

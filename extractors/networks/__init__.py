@@ -1,0 +1,1 @@
+"""Networks that no library offers, written from their published descriptions."""

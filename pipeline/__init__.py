@@ -1,0 +1,1 @@
+"""Videos and annotations to the feature file, in parallel stages."""

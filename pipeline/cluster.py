@@ -1,0 +1,128 @@
+"""Chunks on Dask: a local cluster, or a scheduler that is already there."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import BadSetting
+from pipeline.records import Outcome
+from pipeline.runner import Chunk, WorkerDied
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+log = logging.getLogger(__name__)
+
+SETTINGS = {
+    # One death ends a chunk here: the runner, not Dask, decides what is run again (after_failure).
+    "distributed.scheduler.allowed-failures": 0,
+    # Rows go to disk in the worker: nothing to spill, and a pause would only stop the clock.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    # Work is bounded by our own window; no other worker must take what one has begun.
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.comm.timeouts.connect": "60s",
+    # A network frees and takes hundreds of megabytes in each pass. Dask has workers return freed memory to the system
+    # at once; keeping it, in one arena, saves a third of the processor time (docs/decisions/0005-runner.md).
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**31 - 1,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**30,
+    "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
+}
+
+
+class Dask:
+    """A pool on a Dask client: as many chunks under way as there are worker threads."""
+
+    def __init__(self, client: Client, resources: dict[str, float] | None = None) -> None:
+        from distributed import as_completed
+
+        self._client = client
+        self._resources = resources
+        self._chunks: dict[Future[Any], Chunk] = {}
+        self._done = as_completed()
+
+    def slots(self) -> int:
+        """Return the number of worker threads there are now."""
+        return sum(self._client.nthreads().values())
+
+    def submit(self, work: Callable[[Sequence[Any]], list[Outcome]], chunk: Chunk) -> None:
+        """Send a chunk to a worker."""
+        future = self._client.submit(work, chunk.items, pure=False, retries=0, resources=self._resources)
+        self._chunks[future] = chunk
+        self._done.add(future)
+
+    def finished(self) -> tuple[Chunk, list[Outcome] | BaseException]:
+        """Wait for the next chunk to end."""
+        future = next(self._done)
+        chunk = self._chunks.pop(future)
+        error = future.exception()
+        result: list[Outcome] | BaseException = future.result() if error is None else _cause(error)
+        future.release()
+        return chunk, result
+
+
+def _cause(error: BaseException) -> BaseException:
+    from distributed import KilledWorker
+    from distributed.scheduler import NoValidWorkerError
+
+    if isinstance(error, KilledWorker):
+        return WorkerDied("the worker died")
+    if isinstance(error, NoValidWorkerError):
+        return BadSetting("no worker offers a GPU; start workers with `--resources GPU=1`, or use --device cpu")
+    return error
+
+
+@contextmanager
+def local(workers: int, gpu: bool) -> Iterator[Dask]:
+    """A cluster of `workers` processes of one thread each on this machine."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    _quiet()
+    with (
+        dask.config.set(SETTINGS),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=0,
+            dashboard_address="127.0.0.1:0",
+            resources={"GPU": 1} if gpu else None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        log.info("Dask: %d workers, dashboard at %s", workers, client.dashboard_link)
+        yield Dask(client, {"GPU": 1} if gpu else None)
+
+
+@contextmanager
+def existing(address: str, gpu: bool) -> Iterator[Dask]:
+    """The workers of the scheduler at `address`."""
+    import dask
+    from distributed import Client
+
+    _quiet()
+    with dask.config.set(SETTINGS):
+        try:
+            client = Client(address, timeout=30)
+        except (OSError, ValueError) as error:
+            raise BadSetting(f"no Dask scheduler answers at {address} ({type(error).__name__})") from error
+        with client:
+            if not client.nthreads():
+                raise BadSetting(f"the scheduler at {address} has no workers; start some with `dask worker {address}`")
+            log.info("Dask: scheduler %s, dashboard at %s", address, client.dashboard_link)
+            yield Dask(client, {"GPU": 1} if gpu else None)
+
+
+def _quiet() -> None:
+    """What Dask says of a worker that died is said by the runner, in a line."""
+    for name in ("distributed", "distributed.scheduler", "distributed.nanny", "distributed.core", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module="distributed")

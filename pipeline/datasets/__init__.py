@@ -1,0 +1,48 @@
+"""Data sets: annotations and media files as they are downloaded, to a Manifest.
+
+The file's name is the registry: `pipeline/datasets/msrvtt.py` is the data set `msrvtt`. What several of them need
+is in `pipeline.sources`.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Protocol, cast
+
+from pipeline.errors import BadSetting, unknown
+from pipeline.records import Manifest
+
+
+class Dataset(Protocol):
+    """What every `pipeline/datasets/NAME.py` offers."""
+
+    HINT: str
+    """What must lie in the root, in one sentence."""
+    load: Callable[..., Manifest]
+    """`load(root, ...)`: the manifest of what lies in root, in an order that does not depend on the file system."""
+
+
+def names() -> list[str]:
+    """Return the names of all data sets."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+
+
+def get(name: str) -> Dataset:
+    """Return the data set called `name`. Raises UnknownName with the names there are."""
+    if name not in names():
+        raise unknown("data set", name, names())
+    return cast(Dataset, import_module(f"pipeline.datasets.{name}"))
+
+
+def load(name: str, root: Path, videos: Path | None = None) -> Manifest:
+    """Load the data set `name` from `root`; `videos` is the folder of its media files when that is elsewhere.
+
+    Raises UnknownName, BadDataset, and BadSetting for `videos` where the data set has no such option.
+    """
+    loader = get(name).load
+    if videos is None:
+        return loader(root)
+    if "videos" not in signature(loader).parameters:
+        raise BadSetting(f"data set '{name}' has no folder of videos besides its root; leave out videos = {videos}")
+    return loader(root, videos=videos)

@@ -1,0 +1,38 @@
+"""Which device networks run on."""
+
+from __future__ import annotations
+
+from pipeline.errors import BadSetting
+
+
+def gpus() -> int:
+    """Return the number of CUDA devices."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def resolve(device: str) -> str:
+    """Return 'cpu', 'cuda' or 'cuda:N' for what was asked. Raises BadSetting for a device that is not there."""
+    kind, _, number = device.partition(":")
+    if kind not in {"auto", "cpu", "cuda"} or (number and not (kind == "cuda" and number.isdecimal())):
+        raise BadSetting(f"--device {device}: expected auto, cpu, cuda or cuda:N")
+    if device == "auto":
+        return "cuda" if gpus() else "cpu"
+    if kind == "cuda" and int(number or 0) >= gpus():
+        raise BadSetting(f"--device {device}: this machine has {gpus()} CUDA devices; use --device cpu")
+    return device
+
+
+def mine(device: str) -> str:
+    """Return the device of this process: workers on one machine take its GPUs in turn."""
+    chosen = resolve(device)
+    if chosen != "cuda":
+        return chosen
+    from distributed import get_worker
+
+    try:
+        name = str(get_worker().name)
+    except ValueError:  # a plain loop
+        return "cuda:0"
+    return f"cuda:{int(name) % gpus() if name.isdecimal() else 0}"

@@ -1,0 +1,113 @@
+"""`pipeline run extract --dry-run`: what a run would do, how much it would write, and about how long it would take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import numpy as np
+
+from pipeline.devices import mine, resolve
+from pipeline.errors import BadVideo
+from pipeline.extraction import batchers_for, cut
+from pipeline.launch import default_workers
+from pipeline.plan import Item, Plan, rows_of
+from pipeline.probe import probe
+from pipeline.stages.extract import Extract, plan_of
+
+PROBED = 256
+"""Videos whose headers are read; the hours of the others are inferred from their bytes."""
+BUDGET = 20.0
+"""Seconds that are spent on extracting, to guess the time of the whole."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Videos that were tried, and what they say of the others."""
+
+    items: tuple[Item, ...]
+    """All items, with seconds from their headers or from their size."""
+    unreadable: int
+
+
+def print_plan(stage: Extract, workers: int | None) -> int:
+    """Print what `stage` would do. Returns the exit code."""
+    plan = plan_of(stage)
+    print(
+        f"{stage.out}: {len(plan.items)} to extract, {len(plan.done)} done before, {len(plan.missing)} without a file"
+    )
+    if not plan.items:
+        return 0
+    measured = _measure(plan.items)
+    hours = sum(item.seconds for item in measured.items) / 3600
+    unreadable = (
+        f"; {measured.unreadable} of {min(PROBED, len(plan.items))} tried cannot be read" if measured.unreadable else ""
+    )
+    print(f"video: {hours:.2f} hours{unreadable}")
+    total = _print_rows(plan, measured.items, stage.dtype)
+    print(f"bytes to write: {total / 2**20:.1f} MiB, and as much again while shards are folded")
+    count = max(1, default_workers(resolve(stage.device).startswith("cuda")) if workers is None else workers)
+    pace = _pace(stage, measured.items)
+    if pace:
+        print(f"time: about {_clock(hours * 3600 * pace / count)} on {count} workers "
+              f"({pace:.2f} s of work for a second of video, measured here)")  # fmt: skip
+    return 0
+
+
+def _print_rows(plan: Plan, items: Sequence[Item], dtype: str) -> int:
+    dims = {name: dim for job in plan.jobs for name, dim in job.preset.streams}
+    total = 0
+    for name, rows in rows_of(items, plan.jobs).items():
+        size = rows * dims[name] * np.dtype(dtype).itemsize
+        total += size
+        print(f"stream {name}: {rows} rows x {dims[name]}, {size / 2**20:.1f} MiB")
+    return total
+
+
+def _measure(items: Sequence[Item]) -> Measured:
+    """Read the headers of up to PROBED videos, evenly chosen; infer the rest from bytes per second of these."""
+    step = max(1, len(items) // PROBED)
+    tried = items[::step][:PROBED]
+    with ThreadPoolExecutor(8) as pool:
+        seconds = dict(zip((item.id for item in tried), pool.map(_seconds, tried), strict=True))
+    known = [item for item in tried if seconds[item.id] > 0]
+    rate = sum(i.path.stat().st_size for i in known) / max(sum(seconds[i.id] for i in known), 1e-9)
+    return Measured(
+        tuple(replace(i, seconds=_of(seconds.get(i.id), i, rate)) for i in items), unreadable=len(tried) - len(known)
+    )
+
+
+def _of(probed: float | None, item: Item, rate: float) -> float:
+    return probed if probed is not None else item.path.stat().st_size / max(rate, 1.0)
+
+
+def _seconds(item: Item) -> float:
+    try:
+        return probe(item.path).duration or item.seconds
+    except BadVideo:
+        return 0.0
+
+
+def _pace(stage: Extract, items: Sequence[Item]) -> float:
+    """Return seconds of one worker's work for a second of video, from a short extraction of middling videos."""
+    readable = sorted((item for item in items if item.seconds > 0), key=lambda item: item.seconds)
+    batchers = batchers_for(readable[:1], stage, mine(stage.device))
+    begun, done = time.monotonic(), 0.0
+    for item in readable[len(readable) // 2 :]:
+        first = item.jobs[0].preset
+        for preset, row, frames in takewhile(lambda _: time.monotonic() - begun < BUDGET, cut(item, probe(item.path))):
+            list(batchers[preset].add((item.id, row), frames))
+            done += 1 / first.rows_per_second if preset == first.name else 0.0
+        if time.monotonic() - begun >= BUDGET / 4:
+            break
+    for batcher in batchers.values():
+        list(batcher.flush())
+    return (time.monotonic() - begun) / done if done else 0.0
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"

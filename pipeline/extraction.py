@@ -1,0 +1,272 @@
+"""One task: a few videos, decoded once each, through all networks, into one shard. Runs in a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extractors.embed import Batcher, network
+from extractors.spec import ExtractorError, Preset
+from pipeline import ffmpeg
+from pipeline.decode import Decoded, DecoderKilled, Decoding
+from pipeline.devices import mine
+from pipeline.errors import BadVideo, MissingWeights
+from pipeline.layout import StreamHead
+from pipeline.output import Output
+from pipeline.plan import Item, Job, stream_settings
+from pipeline.probe import Probe, probe
+from pipeline.provenance import file_attrs, versions
+from pipeline.records import Outcome
+from pipeline.shards import Extracted, write_shard
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pipeline.stages.extract import Extract
+
+TRIES = 2
+"""How often a video is decoded when its ffmpeg is killed from outside."""
+
+Frames = NDArray[np.uint8]
+
+
+@dataclass
+class Progressing:
+    """One video under way: its rows by preset and row number, and how its decoding ended."""
+
+    item: Item
+    rows: dict[str, dict[int, NDArray[np.float32]]] = field(default_factory=dict)
+    probe: Probe | None = None
+    decoded: Decoded | None = None
+    failure: str = ""
+
+
+def extract(stage: Extract, chunk: Sequence[Item], output: Output) -> list[Outcome]:
+    """Extract the videos of `chunk` and write them as one shard; return one outcome for each."""
+    import torch
+
+    torch.set_num_threads(1)  # the same sums in the same order, whatever the number of workers
+    device = mine(stage.device)
+    done = [_finish(video, stage) for video in embed(chunk, batchers_for(chunk, stage, device))]
+    heads = stream_heads(_jobs(chunk), stage, device)
+    write_shard(output.shard(_name(chunk, heads)), file_attrs(stage.dataset), heads, done)
+    return [Outcome(v.video, v.status, v.reason, float(v.columns.get("decoded", 0.0))) for v in done]
+
+
+def _jobs(chunk: Sequence[Item]) -> list[Job]:
+    return list(dict.fromkeys(job for item in chunk for job in item.jobs))
+
+
+def _name(chunk: Sequence[Item], heads: Mapping[str, StreamHead]) -> str:
+    """Return a name that depends on what is in the shard only, so that a task that runs twice writes one file."""
+    settings = json.dumps({name: head.settings for name, head in heads.items()}, sort_keys=True)
+    text = "\0".join([settings, *(item.id for item in chunk)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=8)
+def _network(job: Job, device: str) -> nn.Module:
+    try:
+        return network(job.preset, job.weights, device)
+    except ExtractorError as error:
+        raise MissingWeights(str(error)) from None
+
+
+def batchers_for(chunk: Sequence[Item], stage: Extract, device: str) -> dict[str, Batcher]:
+    """Return a batcher for each preset of `chunk`, with its network on `device`."""
+    return {
+        job.preset.name: Batcher(
+            job.preset, _network(job, device), _batch(job.preset, stage, device), autocast=stage.autocast
+        )
+        for job in _jobs(chunk)
+    }
+
+
+def _batch(preset: Preset, stage: Extract, device: str) -> int:
+    return stage.batch or preset.batch * (8 if device.startswith("cuda") else 1)
+
+
+def embed(chunk: Sequence[Item], batchers: Mapping[str, Batcher]) -> list[Progressing]:
+    """Decode the videos one after the other and run every network on batches filled across them."""
+    videos = [Progressing(item) for item in chunk]
+    for number, video in enumerate(videos):
+        for preset, row, frames in _decode(video):
+            _take(videos, preset, batchers[preset].add((number, row), frames))
+    for preset, batcher in batchers.items():
+        _take(videos, preset, batcher.flush())
+    return videos
+
+
+def _take(videos: list[Progressing], preset: str, finished: Any) -> None:
+    for (number, row), values in finished:
+        videos[number].rows.setdefault(preset, {})[row] = values
+
+
+def _decode(video: Progressing) -> Iterator[tuple[str, int, Frames]]:
+    """Yield (preset, row number, frames of one row) of a video; note in `video` how it went."""
+    for _ in range(TRIES):
+        try:
+            video.probe = probe(video.item.path)
+            video.decoded = yield from cut(video.item, video.probe)
+        except DecoderKilled as error:
+            video.failure = f"{error} ({TRIES} times)"
+            continue
+        except BadVideo as error:
+            video.failure = str(error)
+            return
+        video.failure = ""
+        return
+
+
+def cut(item: Item, probed: Probe) -> Generator[tuple[str, int, Frames], None, Decoded]:
+    """Yield (preset, row number, frames of one row); the last row of each preset may be short of frames."""
+    presets = [job.preset for job in item.jobs]
+    chains = list(dict.fromkeys(preset.chain for preset in presets))
+    cutters = [[Cutter(p) for p in presets if p.chain == chain] for chain in chains]
+    with closing(Decoding(item.path, probed, chains)) as decoding:
+        for chain, frame in decoding:
+            for cutter in cutters[chain]:
+                yield from cutter.add(frame)
+    for cutter in (c for some in cutters for c in some):
+        yield from cutter.flush()
+    return decoding.summary
+
+
+class Cutter:
+    """Collects frames until they make a row of one preset."""
+
+    def __init__(self, preset: Preset) -> None:
+        self._preset = preset
+        self._row = 0
+        self._frames: list[Frames] = []
+
+    def add(self, frame: Frames) -> Iterator[tuple[str, int, Frames]]:
+        """Take a frame; yield the row that it completes."""
+        self._frames.append(frame)
+        if len(self._frames) == self._preset.frames:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[tuple[str, int, Frames]]:
+        """Yield the row that is begun, if one is."""
+        if self._frames:
+            yield self._preset.name, self._row, np.stack(self._frames)
+            self._row += 1
+            self._frames = []
+
+
+def _finish(video: Progressing, stage: Extract) -> Extracted:
+    """Return a video's rows as they are stored, or why there are none."""
+    failure, rows = video.failure, {}
+    if not failure:
+        rows = _stored(video, stage.dtype)
+        failure = next((text for name, r in rows.items() if (text := _unfit(name, r, stage.dtype))), "")
+    decoded, columns = video.decoded, _columns(video)
+    if failure:
+        return Extracted(video.item.id, columns, video.item.streams, {}, "failed", failure)
+    assert decoded is not None
+    return Extracted(
+        video.item.id, columns, video.item.streams, rows, decoded.status, decoded.reason, _short(video.item, decoded)
+    )
+
+
+def _short(item: Item, decoded: Decoded) -> dict[str, str]:
+    """Mark the streams whose rate is too low for so short a video: their one row is of the first frame."""
+    note = f"one row, of the first frame: {decoded.seconds:.2f} s of video"
+    slow = [job.preset for job in item.jobs if decoded.short and decoded.seconds * job.preset.chain.fps < 0.5]
+    return {name: note for preset in slow for name, _ in preset.streams}
+
+
+def _stored(video: Progressing, dtype: str) -> dict[str, NDArray[np.floating[Any]]]:
+    """Return rows by stream: each preset's outputs are side by side in a row and are parted here."""
+    rows: dict[str, NDArray[np.floating[Any]]] = {}
+    for job in video.item.jobs:
+        found = video.rows[job.preset.name]
+        values = np.stack([found[row] for row in range(len(found))])
+        at = 0
+        for name, dim in job.preset.streams:
+            with np.errstate(over="ignore"):  # said in words by _unfit
+                rows[name] = np.ascontiguousarray(values[:, at : at + dim].astype(dtype))
+            at += dim
+    return rows
+
+
+def _unfit(stream: str, rows: NDArray[np.floating[Any]], dtype: str) -> str:
+    if np.isfinite(rows).all():
+        return ""
+    if dtype == "float16":
+        return f"rows of {stream} are not finite or beyond float16's range; try --dtype float32"
+    return f"rows of {stream} are not finite: the network or its weights are at fault"
+
+
+def _columns(video: Progressing) -> dict[str, Any]:
+    """Return what the feature file keeps of a video and its decoding."""
+    columns: dict[str, Any] = {}
+    if video.probe is None:
+        try:
+            stat = video.item.path.stat()
+        except OSError:
+            return columns
+        return {"source_size": stat.st_size, "source_mtime": stat.st_mtime_ns}
+    p = video.probe
+    columns = {
+        "duration": p.duration or 0.0,
+        "first_frame": p.first_frame,
+        "width": p.width,
+        "height": p.height,
+        "fps": p.fps,
+        "stream": p.stream,
+        "codec": p.codec,
+        "color": p.color,
+        "source_size": p.size,
+        "source_mtime": p.mtime_ns,
+        "ffmpeg": ffmpeg.version(ffmpeg.program()),
+    }
+    if video.decoded is not None:
+        columns |= {"decoded": video.decoded.seconds, "frames": video.decoded.frames}
+    return columns
+
+
+def stream_heads(jobs: Sequence[Job], stage: Extract, device: str) -> dict[str, StreamHead]:
+    """Return the heads of the streams of `jobs`, without any video yet."""
+    none = np.zeros(0)
+    dims = {name: dim for job in jobs for name, dim in job.preset.streams}
+    batch = {name: _batch(job.preset, stage, device) for job in jobs for name, _ in job.preset.streams}
+    return {
+        name: StreamHead(
+            settings=settings,
+            provenance={**versions(), "device": device.partition(":")[0], "threads": 1, "batch": batch[name]},
+            dim=dims[name],
+            dtype=np.dtype(stage.dtype),
+            count=none.astype(np.int64),
+            status=none.astype(np.uint8),
+            crc32=none.astype(np.uint32),
+            reason=none.astype(object),
+        )
+        for name, settings in stream_settings(jobs, stage.dtype, stage.autocast).items()
+    }
+
+
+def record_failures(stage: Extract, items: Sequence[Item], outcomes: Sequence[Outcome], output: Output) -> None:
+    """Write a shard for the items that failed before their worker could: it died, or an error was not foreseen."""
+    by_id = {item.id: item for item in items}
+    with output.read() as features:
+        for outcome in outcomes:
+            item = by_id[outcome.item]
+            known = features.index.get(item.id)
+            if outcome.status != "failed" or (known is not None and _failed_in(features, item, known)):
+                continue
+            heads = stream_heads(item.jobs, stage, "none")
+            lost = Extracted(item.id, _columns(Progressing(item)), item.streams, {}, "failed", outcome.reason)
+            write_shard(output.shard(_name([item], heads)), file_attrs(stage.dataset), heads, [lost])
+
+
+def _failed_in(features: Any, item: Item, at: int) -> bool:
+    return all(name in features.streams and features.streams[name].status[at] == 3 for name in item.streams)

@@ -1,0 +1,101 @@
+"""`pipeline run`: choose where a stage runs, run it, and account for what came of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import orjson
+
+from pipeline.devices import gpus, resolve
+from pipeline.errors import BadSetting
+from pipeline.records import Outcome
+from pipeline.runner import Loop, Pool, run
+from pipeline.stages.extract import Extract, output_of, plan_of
+
+log = logging.getLogger(__name__)
+
+MEMORY_PER_WORKER = 3 * 2**30
+"""Bytes: three networks in float32, their activations for one batch, and the libraries."""
+
+
+def launch(stage: Extract, workers: int | None, scheduler: str) -> int:
+    """Run a stage and print what came of it. Returns the exit code."""
+    output = output_of(stage)
+    with output.owned():
+        if stage.force:
+            output.drop({name for job in plan_of(stage).jobs for name, _ in job.preset.streams})
+        plan = plan_of(stage)
+        _announce(stage)
+        outcomes = run(stage, _pool(stage, workers, scheduler))
+    folder = output.path.parent if output.is_file else output.path
+    _write_lines(folder / "missing.txt", [video.encode() for video in plan.missing])
+    # What the output holds counts, not only what this run did: the same command gives the same answer again.
+    troubles = [o for o in (*plan.done, *outcomes) if o.status != "ok"]
+    _write_lines(folder / "failures.jsonl", [orjson.dumps(o) for o in troubles])
+    return _summary(stage, outcomes, folder)
+
+
+def _announce(stage: Extract) -> None:
+    plan = plan_of(stage)
+    for note in plan.manifest.notes:
+        log.info("%s: %s", stage.dataset, note)
+    for job in plan.jobs:
+        if job.weights.source == "random":
+            log.warning("WARNING: %s has RANDOM weights; its features mean nothing", job.preset.name)
+    log.info(
+        "%s: %d videos to extract, %d done before, %d changed on disk, %d without a file",
+        stage.dataset, len(plan.items), len(plan.done), plan.changed, len(plan.missing),
+    )  # fmt: skip
+
+
+def _pool(stage: Extract, workers: int | None, scheduler: str) -> AbstractContextManager[Pool]:
+    gpu = resolve(stage.device).startswith("cuda")
+    if scheduler:
+        from pipeline.cluster import existing
+
+        return existing(scheduler, gpu)
+    if workers is not None and workers < 0:
+        raise BadSetting(f"--workers {workers}: expected 0 or more")
+    count = default_workers(gpu) if workers is None else workers
+    if count == 0:
+        return Loop()
+    from pipeline.cluster import local
+
+    return local(count, gpu)
+
+
+def default_workers(gpu: bool) -> int:
+    """Return one worker for each GPU, or as many as cores and memory allow."""
+    if gpu:
+        return gpus()
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(cores, memory // MEMORY_PER_WORKER))
+
+
+def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
+    path.unlink(missing_ok=True)
+    if lines:
+        path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def _summary(stage: Extract, outcomes: Sequence[Outcome], folder: Path) -> int:
+    plan = plan_of(stage)
+    now, before = _counts(outcomes), _counts(plan.done)
+    print(f"{stage.out}: {now}; done before: {before}; {len(plan.missing)} without a file")
+    if any(o.status != "ok" for o in (*plan.done, *outcomes)):
+        print(f"reasons are in {folder / 'failures.jsonl'}")
+    if plan.missing:
+        print(f"videos without a file are listed in {folder / 'missing.txt'}")
+    return 1 if any(o.status == "failed" for o in (*plan.done, *outcomes)) else 0
+
+
+def _counts(outcomes: Sequence[Outcome]) -> str:
+    found: Counter[str] = Counter(outcome.status for outcome in outcomes)
+    said = ", ".join(f"{found[status]} {status}" for status in ("ok", "partial", "failed") if found[status])
+    return said or "nothing"

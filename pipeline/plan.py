@@ -1,0 +1,255 @@
+"""What is left to extract: the data set, what the output already holds, and which settings both were made with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+import extractors
+from extractors import weights
+from extractors.spec import ExtractorError, Preset
+from pipeline import datasets
+from pipeline.errors import BadDataset, BadSetting, MissingWeights, PresetMismatch, UnknownName
+from pipeline.records import Manifest, Outcome, Status, Video
+from pipeline.store import STATUS, Features
+
+if TYPE_CHECKING:
+    from pipeline.output import Output
+    from pipeline.stages.extract import Extract
+
+BYTES_PER_SECOND = 125_000
+"""A guess at 1 Mbit/s, to balance videos whose duration no annotation tells."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One preset to extract, with the weights that were found for it."""
+
+    preset: Preset
+    weights: weights.Found
+
+
+@dataclass(frozen=True)
+class Item:
+    """One video and the presets it lacks."""
+
+    id: str
+    path: Path
+    seconds: float
+    jobs: tuple[Job, ...]
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams it is extracted for."""
+        return tuple(name for job in self.jobs for name, _ in job.preset.streams)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run has before it."""
+
+    manifest: Manifest
+    jobs: tuple[Job, ...]
+    items: tuple[Item, ...]
+    missing: tuple[str, ...]
+    """Ids of videos whose file is not there."""
+    done: tuple[Outcome, ...]
+    """What became of the videos that the output already holds in every stream."""
+    changed: int
+    """Videos among the items whose file is not the one that was extracted."""
+
+
+def jobs(names: Sequence[str], given: Sequence[str]) -> tuple[Job, ...]:
+    """Return the presets called `names`, with weights from `given` ('NAME=FILE' or 'random'), cache or address."""
+    files = _weight_files(given)
+    try:
+        presets = {preset.name: preset for preset in (extractors.preset(name) for name in names)}
+    except ExtractorError as error:
+        raise UnknownName(str(error)) from None
+    unused = set(files) - {""} - {key for p in presets.values() for key in (p.name, p.extractor)}
+    if unused:
+        raise BadSetting(f"--weights names {', '.join(sorted(unused))}, which --extractor does not")
+    found = []
+    for preset in presets.values():
+        file = files.get(preset.name, files.get(preset.extractor, files.get("")))
+        try:
+            found.append(Job(preset, weights.find(preset, file)))
+        except ExtractorError as error:
+            raise MissingWeights(str(error)) from None
+    return tuple(found)
+
+
+def _weight_files(given: Sequence[str]) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not equals and text != "random":
+            raise BadSetting(f"--weights {text}: expected NAME=FILE, NAME=random or random")
+        files[name if equals else ""] = file if equals else text
+    return files
+
+
+def settings(job: Job, layer: int, dtype: str, autocast: bool) -> dict[str, Any]:
+    """Return all that decides the rows of one stream; rows are comparable only if these are equal."""
+    values = job.preset.as_json()
+    output = values.pop("outputs")[layer]
+    published = values.pop("weights")
+    return {
+        **values,
+        **output,
+        "weights": {"file": published["file"], "sha256": job.weights.sha256 or job.weights.source},
+        "dtype": dtype,
+        "autocast": autocast,
+    }
+
+
+def stream_settings(todo: Sequence[Job], dtype: str, autocast: bool) -> dict[str, dict[str, Any]]:
+    """Return the settings of every stream that `todo` makes."""
+    return {
+        name: settings(job, layer, dtype, autocast)
+        for job in todo
+        for layer, (name, _) in enumerate(job.preset.streams)
+    }
+
+
+def check_settings(path: Path, features: Features, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise PresetMismatch when a stream in the file was made with other settings than those wanted now."""
+    for name, values in wanted.items():
+        stream = features.streams.get(name)
+        differences = [] if stream is None else _differences(stream.settings, values)
+        if differences:
+            raise PresetMismatch(
+                f"stream {name} in {path} was made with other settings: {'; '.join(differences)}; "
+                "use another --out, or --force to make the stream anew"
+            )
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key in sorted({*old, *new}):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += _differences(a, b, f"{prefix}{key}.")
+        elif json.dumps(a) != json.dumps(b):
+            found.append(f"{prefix}{key} was {_short(a)}, is {_short(b)}")
+    return found
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return f"{text[:12]}…" if len(text) == 64 else text  # a digest
+
+
+def divide(videos: Sequence[Video], limit: int | None, part: str) -> list[Video]:
+    """Return the videos of this run: the first `limit`, and of these every n-th from the i-th for `part` 'i/n'."""
+    chosen = list(videos[:limit])
+    if not part:
+        return chosen
+    i, _, n = part.partition("/")
+    if not (i.isdecimal() and n.isdecimal() and 1 <= int(i) <= int(n)):
+        raise BadSetting(f"--part {part}: expected I/N with 1 <= I <= N, for example 3/64")
+    return chosen[int(i) - 1 :: int(n)]
+
+
+def left(
+    videos: Sequence[Video], todo: tuple[Job, ...], features: Features, retry_failed: bool
+) -> tuple[list[Item], list[str], int, list[Outcome]]:
+    """Return (items, ids of missing files, how many changed on disk, outcomes of what is done) of `videos`."""
+    items: list[Item] = []
+    missing: list[str] = []
+    done: list[Outcome] = []
+    changed = 0
+    for video in videos:
+        if video.path is None or not video.path.is_file():
+            missing.append(video.id)
+            continue
+        stat = video.path.stat()
+        fresh = _unchanged(features, video.id, stat.st_size, stat.st_mtime_ns)
+        lacks = tuple(j for j in todo if not (fresh and _has(features, j.preset, video.id, retry_failed)))
+        if lacks:
+            changed += fresh is False
+            items.append(
+                Item(video.id, video.path.absolute(), video.duration or stat.st_size / BYTES_PER_SECOND, lacks)
+            )
+        else:
+            done.append(_outcome(features, video.id, todo))
+    return items, missing, changed, done
+
+
+def _outcome(features: Features, video: str, todo: Sequence[Job]) -> Outcome:
+    """Return the worst that a video's streams say."""
+    at = features.index[video]
+    streams = [features.streams[name] for job in todo for name, _ in job.preset.streams]
+    worst = max(streams, key=lambda stream: int(stream.status[at]))
+    status = cast(Status, STATUS[worst.status[at]])
+    return Outcome(video, status, str(worst.reason[at]), float(features.videos["decoded"][at]))
+
+
+def _unchanged(features: Features, video: str, size: int, mtime: int) -> bool | None:
+    """Return whether a video is the one that was extracted; None when none was."""
+    at = features.index.get(video)
+    if at is None or not features.videos["source_mtime"][at]:
+        return None
+    return bool(features.videos["source_size"][at] == size and features.videos["source_mtime"][at] == mtime)
+
+
+def _has(features: Features, preset: Preset, video: str, retry_failed: bool) -> bool:
+    codes = [
+        int(features.streams[name].status[features.index[video]]) if name in features.streams else 0
+        for name, _ in preset.streams
+    ]
+    wanting = {"missing", "failed"} if retry_failed else {"missing"}
+    return not any(STATUS[code] in wanting for code in codes)
+
+
+def rows_of(items: Sequence[Item], todo: Sequence[Job]) -> dict[str, int]:
+    """Return how many rows each stream will have, by the sampling rule and the (guessed) seconds of the items."""
+    return {
+        name: int(sum(np.ceil(item.seconds * job.preset.rows_per_second) for item in items if job in item.jobs))
+        for job in todo
+        for name, _ in job.preset.streams
+    }
+
+
+def make_plan(stage: Extract, output: Output) -> Plan:
+    """Return what `stage` has before it. Raises PipelineError for whatever makes the run impossible."""
+    manifest = datasets.load(stage.dataset, Path(stage.root or default_root(stage.dataset)), stage.videos)
+    todo = jobs(stage.extractor, stage.weights)
+    with output.read() as features:
+        wanted = stream_settings(todo, stage.dtype, stage.autocast)
+        _check_dataset(output.path, features, manifest.dataset)
+        if stage.force:
+            for name in wanted:
+                features.streams.pop(name, None)
+        check_settings(output.path, features, wanted)
+        videos = divide(manifest.videos, stage.limit, stage.part)
+        items, missing, changed, done = left(videos, todo, features, stage.retry_failed)
+    if videos and len(missing) == len(videos):
+        raise BadDataset(
+            f"none of the {len(videos)} videos of {stage.dataset} is there; {datasets.get(stage.dataset).HINT}"
+        )
+    return Plan(
+        manifest=manifest,
+        jobs=todo,
+        items=tuple(items),
+        missing=tuple(missing),
+        done=tuple(done),
+        changed=changed,
+    )
+
+
+def default_root(dataset: str) -> str:
+    """Return `$DATA_ROOT/DATASET`, by default `data/DATASET`."""
+    return str(Path(os.environ.get("DATA_ROOT") or "data") / dataset)
+
+
+def _check_dataset(path: Path, features: Features, dataset: str) -> None:
+    held = {str(part.attrs["dataset"]) for part in features.parts} - {dataset}
+    if held:
+        raise PresetMismatch(f"{path} holds data set {', '.join(held)}, not {dataset}; use another --out")

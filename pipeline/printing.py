@@ -1,0 +1,137 @@
+"""What the commands print to stdout: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+import extractors
+from pipeline import datasets, stages
+
+FAILURES = 20
+"""How many failures are printed; the file and failures.jsonl have them all."""
+
+
+def _print(*things: Any) -> int:
+    # Wide tables keep their lines when the output is not a terminal.
+    console = Console(highlight=False, soft_wrap=True)
+    width = None if console.is_terminal else 160
+    for thing in things:
+        Console(highlight=False, width=width).print(thing) if isinstance(thing, Table) else console.print(thing)
+    return 0
+
+
+def print_json(values: Any) -> int:
+    """Print values as JSON."""
+    print(orjson.dumps(values, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode())
+    return 0
+
+
+def print_lines(lines: list[str]) -> int:
+    """Print lines as they are."""
+    print("\n".join(lines))
+    return 0
+
+
+def names() -> dict[str, Any]:
+    """Return extractors with their presets, data sets and stages, each with a line of its own documentation."""
+    return {
+        "extractors": {name: _presets(name) for name in extractors.names()},
+        "datasets": {name: _first_line(datasets.get(name)) for name in datasets.names()},
+        "stages": stages.names(),
+    }
+
+
+def _presets(extractor: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "preset": preset.name,
+            "streams": dict(preset.streams),
+            "fps": preset.chain.fps,
+            "frames": preset.frames,
+            "rows_per_second": preset.rows_per_second,
+            "geometry": _geometry(preset.chain.short_side, preset.chain.crop, preset.chain.crop_first),
+            "scaler": preset.chain.scaler,
+            "weights": preset.weights.file,
+            "license": preset.weights.license,
+            "source": preset.source,
+        }
+        for preset in extractors.get(extractor).PRESETS.values()
+    ]
+
+
+def _geometry(short_side: int, crop: int | None, crop_first: bool) -> str:
+    if crop_first:
+        return f"square crop, then {short_side}"
+    return f"short side {short_side}, {f'crop {crop}' if crop else 'no crop'}"
+
+
+def _first_line(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def print_names(as_json: bool) -> int:
+    """Print extractors, data sets and stages."""
+    found = names()
+    if as_json:
+        return print_json(found)
+    presets = Table(title="extractors and presets", title_justify="left")
+    for column in ("preset", "rows/s", "dims", "frames", "geometry", "scaler", "weights"):
+        presets.add_column(column, overflow="fold")
+    for name, rows in found["extractors"].items():
+        for row in rows:
+            dims = " + ".join(str(dim) for dim in row["streams"].values())
+            frames = f"{row['frames']} at {row['fps']:g} fps"
+            rate = f"{row['rows_per_second']:g}"
+            presets.add_row(row["preset"], rate, dims, frames, row["geometry"], row["scaler"], row["weights"])
+        if not rows:
+            presets.add_row(f"{name}:MODEL", "1", "", "", "", "", _first_line(extractors.get(name)))
+    sets = Table(title="data sets", title_justify="left")
+    sets.add_column("name")
+    sets.add_column("what it is")
+    for name, line in found["datasets"].items():
+        sets.add_row(name, line)
+    return _print(presets, sets, f"stages: {', '.join(found['stages'])}")
+
+
+def print_features(found: dict[str, Any]) -> int:
+    """Print what `report.show` found."""
+    videos = found["videos"]
+    head = (
+        f"{found['path']}: data set {found['dataset']}, {videos['total']} videos "
+        f"({videos['ok']} ok, {videos['partial']} partial, {videos['failed']} failed, {videos['missing']} missing), "
+        f"{found['seconds'] / 3600:.2f} hours, written by {found['created_by'].get('version', '?')}"
+    )
+    streams = Table(title="streams", title_justify="left")
+    for column in ("stream", "rows", "dim", "type", "rows/s", "MiB", "videos", "weights", "made with"):
+        streams.add_column(column, overflow="fold")
+    for s in found["streams"]:
+        done = f"{s['videos']['ok'] + s['videos']['partial']}/{videos['total']}"
+        made = s["provenance"]
+        streams.add_row(
+            s["name"], str(s["rows"]), str(s["dim"]), s["dtype"], f"{s['rows_per_second']:g}",
+            f"{s['bytes'] / 2**20:.2f}", done, s["settings"]["weights"]["sha256"][:8],
+            f"torch {made.get('torch', '?')}, {made.get('device', '?')}",
+        )  # fmt: skip
+    tables = {name: size for name, size in found["tables"].items() if name != "splits"}
+    lines = [", ".join(f"{size} {name}" for name, size in tables.items())]
+    for split, sides in found["tables"].get("splits", {}).items():
+        sizes = (f"{side} {n.get('clips', 0)} clips, {n.get('captions', 0)} captions" for side, n in sides.items())
+        lines.append(f"split {split}: {'; '.join(sizes)}")
+    return _print(head, streams, *[line for line in lines if line], *_failures(found["failures"]))
+
+
+def _failures(found: list[dict[str, str]]) -> list[Any]:
+    if not found:
+        return []
+    table = Table(title="not all went well", title_justify="left")
+    for column in ("video", "status", "reason"):
+        table.add_column(column, overflow="fold")
+    for failure in found[:FAILURES]:
+        table.add_row(failure["video"], failure["status"], failure["reason"])
+    more = len(found) - FAILURES
+    return [table, *([f"... and {more} more; `--json` prints them all"] if more > 0 else [])]

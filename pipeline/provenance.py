@@ -1,0 +1,40 @@
+"""Which program wrote a file, and with what."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Return the versions that decide a row's last bits."""
+    return {name: version(name) for name in ("torch", "torchvision", "numpy")} | {"machine": platform.machine()}
+
+
+def file_attrs(dataset: str) -> dict[str, str]:
+    """Return a feature file's attributes: the data set, and which version of this program wrote it."""
+    return {
+        "dataset": dataset,
+        "created_by": json.dumps(
+            {"version": f"video-text-features {version('video-text-features')}", "commit": commit()}
+        ),
+    }
+
+
+@lru_cache(maxsize=1)
+def commit() -> str:
+    """Return the git commit of the program, '' when it is not run from a checkout."""
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty"],
+            capture_output=True, text=True, check=False, timeout=10,
+        )  # fmt: skip
+    except OSError:
+        return ""
+    return found.stdout.strip()

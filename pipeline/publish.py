@@ -1,0 +1,50 @@
+"""Files appear whole or not at all: a temporary name, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipeline.errors import BadFeatureFile
+
+
+@contextmanager
+def publish(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; when the block ends well, fsync it and rename it to `path`.
+
+    When it does not, nothing is left. Raises BadFeatureFile when the place cannot be written or is full.
+    """
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}-{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _fsync(temporary)
+        temporary.replace(path)
+        _fsync(path.parent)
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise BadFeatureFile(
+            f"cannot write {path}: {why}; free space or choose another --out, and run again: it resumes"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the temporary files that dead processes of this machine left in `folder`."""
+    for file in folder.glob(f".*.{socket.gethostname()}-*.tmp"):
+        pid = int(file.stem.rpartition("-")[2])
+        if not Path(f"/proc/{pid}").exists():
+            file.unlink(missing_ok=True)
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,174 @@
+"""Writing feature files: whole, under a temporary name, verified, then renamed.
+
+Nobody ever appends to an HDF5 file: a killed writer leaves it unreadable. Workers write shards; the owner of the
+output lists them in a ledger and folds them into one file. Whatever is killed, and when, what stands under a final
+name is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import BadFeatureFile
+from pipeline.layout import StreamHead, create
+from pipeline.publish import publish
+from pipeline.records import Status
+from pipeline.store import STATUS, VIDEO_COLUMNS, Features, Part, Stream, read_part
+from pipeline.tables import copy_tables
+
+Rows = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What became of one video, and its rows."""
+
+    video: str
+    columns: Mapping[str, Any]
+    """Values for `store.VIDEO_COLUMNS`, as far as they are known."""
+    wanted: tuple[str, ...]
+    """Streams it was extracted for."""
+    rows: Mapping[str, Rows]
+    """C-contiguous rows by stream; none at all when it failed."""
+    status: Status
+    reason: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What there is to say of single streams besides."""
+
+
+def write_shard(
+    path: Path, attrs: Mapping[str, Any], heads: Mapping[str, StreamHead], videos: Sequence[Extracted]
+) -> None:
+    """Write one shard: the rows of `videos` in the streams of `heads`, whose per-video columns are filled here."""
+    full = {name: _fill(name, head, videos) for name, head in heads.items()}
+    columns: dict[str, NDArray[Any]] = {"id": np.asarray([v.video for v in videos], dtype=object)}
+    for column, empty in VIDEO_COLUMNS.items():
+        values = [v.columns.get(column, empty) for v in videos]
+        columns[column] = np.asarray(values, dtype=object if isinstance(empty, str) else None)
+    with publish(path) as temporary:
+        create(temporary, attrs, columns, full)
+        part = read_part(temporary)
+        with temporary.open("r+b", buffering=0) as file:
+            for name in full:
+                file.seek(part.streams[name]["at"])
+                for video in videos:
+                    if name in video.rows:
+                        _write_all(file.fileno(), video.rows[name])
+        verify_part(read_part(temporary))
+
+
+def _write_all(handle: int, rows: Rows) -> None:
+    view = rows.data.cast("B") if rows.size else memoryview(b"")
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _fill(name: str, head: StreamHead, videos: Sequence[Extracted]) -> StreamHead:
+    empty = np.empty((0, head.dim), head.dtype)
+    rows = [video.rows.get(name, empty) for video in videos]
+    # A video that was extracted for other streams only says nothing here.
+    said: list[str] = [video.status if name in video.wanted else "missing" for video in videos]
+    return StreamHead(
+        settings=head.settings,
+        provenance=head.provenance,
+        dim=head.dim,
+        dtype=head.dtype,
+        count=np.asarray([len(r) for r in rows], np.int64),
+        status=np.asarray([STATUS.index(status) for status in said], np.uint8),
+        crc32=np.asarray([zlib.crc32(r.data) for r in rows], np.uint32),
+        reason=np.asarray([_reason(video, name) for video in videos], dtype=object),
+    )
+
+
+def _reason(video: Extracted, stream: str) -> str:
+    said = [video.reason, video.notes.get(stream, "")] if stream in video.wanted else []
+    return "; ".join(text for text in said if text)
+
+
+def verify_part(part: Part) -> None:
+    """Read every row of a file again and compare checksums. Raises BadFeatureFile naming stream and video."""
+    with Features([part]) as features:
+        for stream in features.streams.values():
+            for video, rows in features.all_rows(stream.name):
+                expected = int(stream.crc32[features.index[video]])
+                if zlib.crc32(rows.data) != expected:
+                    raise BadFeatureFile(
+                        f"{part.path}: rows of {video} in stream {stream.name} do not match their checksum"
+                    )
+
+
+def fold(parts: Sequence[Part], out: Path, attrs: Mapping[str, Any]) -> None:
+    """Write one feature file from `parts`: for rows the last one counts, for tables the first that has them."""
+    with Features(parts) as features, publish(out) as temporary:
+        heads = {name: _head(stream) for name, stream in features.streams.items()}
+        create(temporary, attrs, features.videos, heads)
+        copy_tables(parts, temporary)
+        places = read_part(temporary).streams
+        handle = os.open(temporary, os.O_RDWR)
+        try:
+            os.posix_fallocate(handle, 0, temporary.stat().st_size)  # a full disk says so here, not half-way
+            for name, stream in features.streams.items():
+                _copy_rows(features, stream, handle, places[name]["at"])
+        finally:
+            os.close(handle)
+        verify_part(read_part(temporary))
+
+
+def _head(stream: Stream) -> StreamHead:
+    return StreamHead(
+        settings=stream.settings,
+        provenance=stream.provenance,
+        dim=stream.dim,
+        dtype=stream.dtype,
+        count=stream.count,
+        status=stream.status,
+        crc32=stream.crc32,
+        reason=stream.reason,
+    )
+
+
+def _copy_rows(features: Features, stream: Stream, handle: int, place: int) -> None:
+    """Copy a stream's rows by `copy_file_range`, neighbours in one call, to byte `place` and on."""
+    width = stream.dim * stream.dtype.itemsize
+    for part, first, count in _runs(stream):
+        source = os.open(features.parts[part].path, os.O_RDONLY)
+        try:
+            place += _copy_range(source, handle, count * width, stream.values_at[part] + first * width, place)
+        finally:
+            os.close(source)
+
+
+def _runs(stream: Stream) -> Iterator[tuple[int, int, int]]:
+    """Yield (part, first row, rows) of the longest pieces that stand together in their part."""
+    current: tuple[int, int, int] | None = None
+    for at in np.flatnonzero(stream.count):
+        part, first, count = int(stream.part[at]), int(stream.first[at]), int(stream.count[at])
+        if current is not None and current[0] == part and current[1] + current[2] == first:
+            current = (part, current[1], current[2] + count)
+            continue
+        if current is not None:
+            yield current
+        current = (part, first, count)
+    if current is not None:
+        yield current
+
+
+def _copy_range(source: int, target: int, size: int, at: int, to: int) -> int:
+    done = 0
+    while done < size:
+        try:
+            moved = os.copy_file_range(source, target, size - done, at + done, to + done)
+        except OSError:  # other file systems, older kernels
+            moved = os.pwrite(target, os.pread(source, min(size - done, 1 << 24), at + done), to + done)
+        if moved == 0:
+            raise BadFeatureFile("a shard ends before its rows do; remove it and run again")
+        done += moved
+    return done

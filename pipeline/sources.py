@@ -1,0 +1,196 @@
+"""Reading what users have: folders of media files, JSON plain or zipped, tables, ids. No data set knows more.
+
+Whatever cannot be read is a BadDataset that names the file and the record.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import orjson
+
+from pipeline.errors import BadDataset
+
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters, and the lone surrogates that stand for bytes of a file name that are not UTF-8."""
+
+
+def natural(text: str) -> tuple[tuple[str | int, ...], str]:
+    """Return a sort key that puts `video9` before `video10`; equal numbers (`01`, `1`) are told apart by the text."""
+    pieces = re.split(r"([0-9]{1,18})", text)
+    return tuple(int(piece) if i % 2 else piece for i, piece in enumerate(pieces)), text
+
+
+def tidy(text: str) -> str:
+    """Return `text` without blanks at its ends; a run of white space or control characters becomes one blank."""
+    return " ".join(CONTROL.sub(" ", text).split())
+
+
+def check_id(name: str, where: str) -> str:
+    """Return `name` if it can be an id. Raises BadDataset, beginning with `where`, if it is empty or would escape."""
+    if not name or CONTROL.search(name) or name.startswith("/") or ".." in name.split("/"):
+        raise BadDataset(
+            f"{where}: {name!r} cannot be a video id: expected UTF-8 text without control characters, "
+            "not empty, no '/' in front and no '..'; rename it"
+        )
+    return name
+
+
+def need_folder(folder: Path, hint: str) -> Path:
+    """Return `folder`. Raises BadDataset with `hint`, what must lie in it, if it is not there."""
+    if not folder.exists():
+        raise BadDataset(f"{folder} does not exist; expected {hint}")
+    if not folder.is_dir():
+        raise BadDataset(f"{folder} is not a folder; expected {hint}")
+    return folder
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """Yield every entry in `folder` and below it but the folders, in natural order.
+
+    Links to files and folders are followed, but not one that leads back to a folder it lies in. Hidden folders
+    are not entered but yielded, so that they can be counted. Raises BadDataset for a folder that cannot be read.
+    """
+    yield from _walk(folder, frozenset())
+
+
+def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    try:
+        here = folder.resolve()
+        entries = [(path, path.is_dir()) for path in folder.iterdir()] if here not in above else []
+    except OSError as error:
+        raise BadDataset(f"cannot read folder {folder}: {error.strerror}; make it readable or move it") from error
+    for path, is_folder in sorted(entries, key=lambda entry: natural(entry[0].name)):
+        if is_folder and not path.name.startswith("."):
+            yield from _walk(path, above | {here})
+        else:
+            yield path
+
+
+def media_by_stem(folders: Iterable[Path], suffixes: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the media files below `folders` by their name without suffix.
+
+    Suffixes count in lower and upper case. Files that share a stem are in the order of `suffixes`, then of their paths.
+    """
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    for folder in folders:
+        for path in walk(folder):
+            if path.suffix.lower() in suffixes and not path.name.startswith(".") and path.is_file():
+                found[path.stem].append(path)
+    for paths in found.values():
+        paths.sort(key=lambda path: (suffixes.index(path.suffix.lower()), natural(str(path))))
+    return dict(found)
+
+
+def read_json(path: Path, member: str = "") -> Any:
+    """Return the JSON value in the file `path`, or in the file called `member`, in any folder, of the zip `path`.
+
+    Zip members are read in memory. Raises BadDataset for what is missing, cut off or damaged.
+    """
+    raw = _read_member(path, member) if member else _read(path)
+    try:
+        return orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as error:
+        raise BadDataset(f"{path}: {member or 'it'} is not whole JSON ({error}); download it again") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadDataset(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read_member(path: Path, member: str) -> bytes:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            matches = sorted(name for name in archive.namelist() if PurePosixPath(name).name == member)
+            if not matches:
+                raise BadDataset(f"{path}: no {member} in this zip, only: {', '.join(archive.namelist())[:200]}")
+            return archive.read(matches[0])
+    except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise BadDataset(f"{path}: this zip is cut off or damaged ({error}); download it again") from error
+
+
+def read_table(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (row number, record) of a CSV, TSV, JSON Lines or Parquet file that has at least the `required` columns.
+
+    Rows of text files are numbered by their lines (the header is row 1), those of Parquet from 1. UTF-8 with or
+    without a byte order mark, LF or CRLF. Raises BadDataset with file and row.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _parquet(path, required)
+    if suffix == ".jsonl":
+        return _json_lines(path, required)
+    return _separated(path, required, "\t" if suffix == ".tsv" else ",")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return _read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        raise BadDataset(f"{path}, row {row}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+
+
+def _need_columns(where: str, present: Sequence[str], required: Sequence[str]) -> None:
+    missing = [column for column in required if column not in present]
+    if missing:
+        there = ", ".join(map(str, present)) or "none"
+        raise BadDataset(f"{where}: no column '{missing[0]}'; there are: {there}; expected: {', '.join(required)}")
+    if len(set(present)) < len(present):
+        raise BadDataset(f"{where}: a column name stands twice among: {', '.join(present)}; rename one")
+
+
+def _separated(path: Path, required: Sequence[str], delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.reader(io.StringIO(_read_text(path), newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+        _need_columns(str(path), header, required)
+        for fields in reader:
+            if fields and len(fields) != len(header):
+                raise BadDataset(
+                    f"{path}, row {reader.line_num}: {len(fields)} fields, but {len(header)} columns; "
+                    "the file is cut off, or a field needs quotes"
+                )
+            if fields:
+                yield reader.line_num, dict(zip(header, fields, strict=True))
+    except csv.Error as error:
+        raise BadDataset(f"{path}, row {reader.line_num}: {error}; the file is cut off, or a quote is open") from error
+
+
+def _json_lines(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for row, line in enumerate(_read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise BadDataset(f"{path}, row {row}: not JSON ({error}); is the file cut off?") from error
+        if not isinstance(record, dict):
+            raise BadDataset(f'{path}, row {row}: expected an object such as {{"video_id": "a"}}')
+        _need_columns(f"{path}, row {row}", list(record), required)
+        yield row, record
+
+
+def _parquet(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            _need_columns(str(path), file.schema_arrow.names, required)
+            records = file.read().to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise BadDataset(f"{path}: not a whole Parquet file ({str(error).splitlines()[0]}); write it again") from error
+    yield from enumerate(records, start=1)

@@ -1,0 +1,1 @@
+"""Feature file to checkpoints and scores. Never opens a video."""

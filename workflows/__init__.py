@@ -1,0 +1,1 @@
+"""Recipes: lists of commands in TOML, and what runs them."""
