@@ -89,10 +89,11 @@ class Run:
 
     def _read(self, child: _Child) -> Iterator[None]:
         """Serve whichever pipes have something: none may fill up while another is waited for. Yield after each turn."""
-        idle, later = 0.0, list(zip(child.frames, self._sinks, strict=True))
+        readers = [_Lines(self.messages.take), _Lines(self.clock.take), *self._sinks]
+        idle = 0.0
         with selectors.DefaultSelector() as pipes:
-            pipes.register(child.stderr, selectors.EVENT_READ, _Lines(self.messages.take))
-            pipes.register(child.clock, selectors.EVENT_READ, _Lines(self.clock.take))
+            for pipe, reader in zip((child.stderr, child.clock, *child.frames), readers, strict=True):
+                pipes.register(pipe, selectors.EVENT_READ, reader)
             while pipes.get_map() and not self.fault:
                 start, ended = time.monotonic(), child.ended()
                 read = {key.fd for key, _ in pipes.select(_SLICE) if _serve(pipes, key)}
@@ -101,8 +102,6 @@ class Run:
                 idle = 0.0 if read - {child.stderr} else idle + min(time.monotonic() - start, _SLICE)
                 if idle > self.job.stall:
                     self.fault = f"the decoder made no progress for {self.job.stall:g} s"
-                if self.clock.size is not None:
-                    _join(pipes, later)
                 yield
 
 
@@ -112,13 +111,6 @@ def _serve(pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
     if not got:
         pipes.unregister(key.fd)
     return got > 0
-
-
-def _join(pipes: selectors.BaseSelector, later: list[tuple[int, _Frames]]) -> None:
-    """Begin to read frames; not before their size is known to be right."""
-    while later:
-        fd, sink = later.pop()
-        pipes.register(fd, selectors.EVENT_READ, sink)
 
 
 class _Lines:
@@ -143,8 +135,8 @@ class _Lines:
 class _Frames:
     """Puts together the frames of one branch, and holds those that are ahead of the clock.
 
-    When the clock jumps, they repeat the last picture before the jump; which of them arrive before the clock's line
-    is chance.
+    The clock may yet tell that they have another size, or that they repeat a picture up to a jump of time; how many
+    of them come before its line is chance.
     """
 
     def __init__(self, branch: Branch, seen: int) -> None:

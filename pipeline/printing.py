@@ -128,7 +128,7 @@ def print_features(found: dict[str, Any]) -> int:
 def _failures(found: list[dict[str, str]]) -> list[Any]:
     if not found:
         return []
-    table = Table(title="not all went well", title_justify="left")
+    table = Table(title="failures and remarks", title_justify="left")
     for column in ("video", "status", "reason"):
         table.add_column(column, overflow="fold")
     for failure in found[:FAILURES]:

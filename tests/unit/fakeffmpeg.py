@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from extractors.spec import Chain
+from pipeline.decode import Decoded, Decoding
 from pipeline.probe import Probe
 
 TINY = Chain(fps=10, short_side=4)
@@ -64,3 +65,16 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
         return install(tmp_path, body, version)
 
     return make
+
+
+def run(chains: tuple[Chain, ...] = (TINY,), *, stall: float = 30.0, **known: object) -> tuple[list[int], Decoded]:
+    """Decode with the fake; return the first byte of each frame, and the summary."""
+    decoding = Decoding(Path("a.mp4"), said(**known), chains, stall=stall)
+    found = [int(frame[0, 0, 0]) for _, frame in decoding]
+    return found, decoding.summary
+
+
+def children() -> list[int]:
+    """Processes of this one, zombies too."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]

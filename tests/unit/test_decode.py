@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from extractors.spec import Chain
-from pipeline import ffmpeg
+from pipeline import child
 from pipeline.decode import Decoded, DecoderKilled, Decoding
-from pipeline.errors import BadSetting, BadVideo
-from tests.unit.fakeffmpeg import TINY, fake, said
+from pipeline.errors import BadVideo
+from tests.unit.fakeffmpeg import TINY, children, fake, run, said
 
 __all__ = ["fake"]
-
-
-# How a video ends
-
-
-def run(chains: tuple[Chain, ...] = (TINY,), *, stall: float = 30.0, **known: object) -> tuple[list[int], Decoded]:
-    """Decode with the fake; return the first byte of each frame, and the summary."""
-    decoding = Decoding(Path("a.mp4"), said(**known), chains, stall=stall)
-    found = [int(frame[0, 0, 0]) for _, frame in decoding]
-    return found, decoding.summary
 
 
 def test_frames_are_put_together(fake: Callable[..., Path]) -> None:
@@ -85,6 +75,14 @@ def test_the_time_of_a_slow_reader_is_not_the_decoders(fake: Callable[..., Path]
     for _ in decoding:
         time.sleep(0.5)
     assert decoding.summary.status == "ok"
+
+
+def test_a_suspended_job_is_no_hang(fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the watch finds it an hour later."""
+    fake("header(); time.sleep(0.5); frames(2)")
+    watch = itertools.count(step=3600)
+    monkeypatch.setattr(child, "time", SimpleNamespace(monotonic=lambda: next(watch)))
+    assert run(stall=5.0)[1].status == "ok"
 
 
 def test_a_flood_of_messages_does_not_block_the_frames(fake: Callable[..., Path]) -> None:
@@ -227,6 +225,8 @@ def test_a_jump_of_time_is_cut_off_and_no_frame_comes_twice(fake: Callable[..., 
         time.sleep(0.2)
         if not graph.endswith("format=rgb24[s4]"):
             frames(3, start=2)
+        os.write(outputs[0], bytes([77]) * 180)  # `fps` is faster than the clock
+        time.sleep(0.2)
         os.write(clock, b"0, 90000000000, 90000000000, 100000, 424, 0x1\\n")
         time.sleep(100)
     """)
@@ -258,47 +258,3 @@ def test_a_chain_without_frames_gets_the_first_one(fake: Callable[..., Path]) ->
 def test_a_line_of_pixels_is_refused() -> None:
     with pytest.raises(BadVideo, match=r"aspect ratio 3000:4: scaled to 168000x224, over 16384 pixels"):
         list(Decoding(Path("a.mp4"), said(width=3000, height=4), [Chain(fps=1, short_side=224)]))
-
-
-# Leaving early
-
-
-def children() -> list[int]:
-    """Processes of this one, zombies too."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-
-
-@pytest.fixture
-def no_leaks() -> Iterator[None]:
-    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names, not files
-    yield
-    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
-    assert not children()
-
-
-@pytest.mark.usefixtures("no_leaks")
-def test_closing_early_ends_the_decoder(fake: Callable[..., Path]) -> None:
-    fake("header(); frames(10_000)")
-    with contextlib.closing(Decoding(Path("a.mp4"), said(), [TINY])) as decoding:
-        assert int(next(iter(decoding))[1][0, 0, 0]) == 0
-        (child,) = children()
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
-
-
-@pytest.mark.usefixtures("no_leaks")
-def test_nothing_is_left_behind_by_videos_that_end(fake: Callable[..., Path]) -> None:
-    fake("header(); frames(2)")
-    for _ in range(5):
-        run()
-
-
-@pytest.mark.usefixtures("no_leaks")
-def test_nothing_is_left_behind_by_videos_that_fail(fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    fake("raise SystemExit(1)")
-    with pytest.raises(BadVideo, match="exit status 1"):
-        run()
-    monkeypatch.setattr(ffmpeg, "program", lambda: "/none/ffmpeg")
-    with pytest.raises(BadSetting, match="does not run"):
-        run()

@@ -49,3 +49,10 @@ def outcome(path: Path) -> tuple[str, str, list[int], int]:
         return "failed", str(error), [0, 0, 0], 0
     summary = decoding.summary
     return summary.status, summary.reason, [counts[n] for n in range(3)], summary.frames
+
+
+def counted(path: Path) -> list[int]:
+    """Return the frames that ffmpeg gives at 1, 24 and 16 frames a second, by hand; one at least."""
+    pixel = 3
+    stream = probe(path).stream
+    return [max(1, len(by_hand(path, stream, f"fps={rate},scale=1:1")) // pixel) for rate in (1, 24, 16)]

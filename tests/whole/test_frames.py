@@ -13,7 +13,7 @@ from extractors.spec import Chain
 from pipeline import ffmpeg
 from pipeline.decode import Decoded
 from pipeline.probe import probe
-from tests.whole.frames import RESNET, S3D, X101, by_hand, decoded, outcome
+from tests.whole.frames import RESNET, S3D, X101, by_hand, counted, decoded, outcome
 
 # Byte for byte. Sizes and offsets are worked out by hand from the size after rotation.
 
@@ -135,13 +135,6 @@ FEW = (
     "auto_editor/h264-mjpeg.mkv", "hf_datasets/test_video_66x50.mov", "imageio/newtonscradle.gif",
     "moviepy/no_duration.webm", "mp4parse/video_rotation_90.mp4", "openshot/interlaced_test1.mp4", *PARTIAL, *FAILED,
 )  # fmt: skip
-
-
-def counted(path: Path) -> list[int]:
-    """Return the frames that ffmpeg gives at 1, 24 and 16 frames a second, by hand; one at least."""
-    pixel = 3
-    stream = probe(path).stream
-    return [max(1, len(by_hand(path, stream, f"fps={rate},scale=1:1")) // pixel) for rate in (1, 24, 16)]
 
 
 def declared(shared: Path) -> dict[str, int | None]:
