@@ -29,7 +29,8 @@ from extractors.preprocess import to_input
 from extractors.spec import Chain, Preset
 from extractors.weights import find
 from pipeline.decode import Decoding
-from pipeline.ffmpeg import null_command
+from pipeline.ffmpeg import Branch, Job, program
+from pipeline.ffmpeg import command as command_line
 from pipeline.probe import probe
 
 NAMES = ("resnet152", "i3d_x101", "s3d_howto100m")
@@ -81,7 +82,8 @@ def command(files: Sequence[Path], presets: Sequence[Preset], runs: int, workers
     walls, ffmpeg, networks = [], [], []
     for _ in range(runs):
         ffmpeg.append(in_parallel(null, [(file, presets) for file in files], workers))
-        networks.append(in_parallel(forward, [(preset, rows[preset.name], workers) for preset in presets], workers))
+        shares = [(preset, round(rows[preset.name] / workers)) for preset in presets for _ in range(workers)]
+        networks.append(in_parallel(forward, shares, workers))
         walls.append(whole(files, workers))
     floor = [a + b for a, b in zip(ffmpeg, networks, strict=True)]
     return {
@@ -100,44 +102,42 @@ def rows_of(files: Sequence[Path], preset: Preset) -> int:
 
 
 def in_parallel(work: Callable[..., float], jobs: Sequence[tuple[object, ...]], workers: int) -> float:
-    """Return the wall seconds that `jobs` need on `workers` processes, their start not counted."""
+    """Return the wall seconds that `jobs` need on `workers` processes, which are there already."""
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        list(pool.map(work_and_wait, [(null, ())] * 0 or [()] * workers))
-        if work is forward:  # each network's rows are divided among the processes
-            return sum(max(pool.map(work_one, [(work, job)] * workers)) for job in jobs)
+        list(pool.map(time.sleep, [0.5] * workers))
         begun = time.monotonic()
-        list(pool.map(work_one, [(work, job) for job in jobs]))
-        return time.monotonic() - begun
+        inside = list(pool.map(one, [(work, job) for job in jobs]))
+        # Networks time themselves: making them is no part of the floor.
+        return sum(inside) / workers if work is forward else time.monotonic() - begun
 
 
-def work_and_wait(_: object) -> None:
-    torch.set_num_threads(1)
-    time.sleep(0.5)
-
-
-def work_one(task: tuple[Callable[..., float], tuple[object, ...]]) -> float:
+def one(task: tuple[Callable[..., float], tuple[object, ...]]) -> float:
     return task[0](*task[1])
 
 
 def null(file: Path, presets: Sequence[Preset]) -> float:
-    subprocess.run(null_command(file, probe(file), [p.chain for p in presets]), check=True, capture_output=True)
+    """Run the command's own ffmpeg on a file, its frames thrown away."""
+    probed = probe(file)
+    branches = [Branch(p.chain, probed.width, probed.height) for p in presets]
+    fds = range(3, 4 + len(branches))
+    words = command_line(program(), Job(file, probed, threads=1, stall=120.0), branches, list(fds))
+    words = [os.devnull if word.startswith("pipe:") else word for word in words]
+    subprocess.run([*words, "-y"], check=True, capture_output=True)
     return 0.0
 
 
-def forward(preset: Preset, rows: int, workers: int) -> float:
-    """Return the seconds that one process needs for its share of `rows`, on frames in memory."""
+def forward(preset: Preset, rows: int) -> float:
+    """Return the seconds that one process, on one thread, needs for `rows` rows of frames in memory."""
     torch.set_num_threads(1)
     net = network(preset, find(preset, "random"), "cpu")
     width, height = preset.chain.frame_size(320, 240)
     frames = torch.randint(0, 256, (preset.batch, preset.frames, height, width, 3), dtype=torch.uint8)
-    share = rows / workers
     with torch.inference_mode():
         net(to_input(frames, preset))
         begun = time.monotonic()
-        passes = max(1, round(share / preset.batch))
-        for _ in range(passes):
+        for _ in range(-(-rows // preset.batch)):
             net(to_input(frames, preset))
-        return (time.monotonic() - begun) * share / (passes * preset.batch)
+        return time.monotonic() - begun
 
 
 def whole(files: Sequence[Path], workers: int) -> float:

@@ -167,7 +167,7 @@ def _probe(container: InputContainer, stream: VideoStream, rotation: int, file: 
         duration=duration,
         alone=alone,
         first_frame=max(0.0, start - (container.start_time or 0) / av.time_base),
-        codec=stream.codec_context.name,
+        codec=stream.codec_context.codec.canonical_name,
         pixel_format=stream.codec_context.pix_fmt or "",
         color=_color(stream),
         rotation=rotation,
