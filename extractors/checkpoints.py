@@ -76,6 +76,7 @@ _MARKS = (
     ("features.0.0.0.weight", 5, "torchvision's S3D trained on Kinetics (not HowTo100M)"),
     ("Conv3d_1a_7x7.conv3d.weight", 5, "I3D (Inception), not 3D ResNeXt-101"),
     ("conv3d_1a_7x7.conv3d.weight", 5, "I3D (Inception), not 3D ResNeXt-101"),
+    ("_conv_stem.weight", 4, "an EfficientNet of efficientnet-pytorch"),
     ("visual.class_embedding", 1, "OpenAI's CLIP with a vision transformer"),
     ("visual.attnpool.c_proj.weight", 2, "OpenAI's CLIP with a ResNet"),
     ("vision_model.embeddings.class_embedding", 1, "transformers' CLIP"),

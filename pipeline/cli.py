@@ -49,10 +49,11 @@ def _extract(
         Print what would be done, with rows, bytes and a guess of the time, and stop.
 
     """
-    from pipeline import dryrun, launch
+    from pipeline import dryrun, launch, plan
 
     extractor = tuple(name for text in stage.extractor for name in text.split(",") if name)
     stage = replace(stage, extractor=extractor, out=stage.out.absolute())  # workers may stand in another folder
+    plan.check_flags(stage)
     if dry_run:
         return dryrun.print_plan(stage, workers)
     return launch.launch(stage, workers, scheduler)

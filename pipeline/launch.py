@@ -27,11 +27,11 @@ def launch(stage: Extract, workers: int | None, scheduler: str) -> int:
     """Run a stage and print what came of it. Returns the exit code."""
     output = output_of(stage)
     with output.owned():
-        if stage.force:
-            output.drop({name for job in plan_of(stage).jobs for name, _ in job.preset.streams})
         plan = plan_of(stage)
+        pool = _pool(stage, workers, scheduler)
+        output.drop(plan.outdated)
         _announce(stage)
-        outcomes = run(stage, _pool(stage, workers, scheduler))
+        outcomes = run(stage, pool)
     folder = output.path.parent if output.is_file else output.path
     _write_lines(folder / "missing.txt", [video.encode() for video in plan.missing])
     # What the output holds counts, not only what this run did: the same command gives the same answer again.

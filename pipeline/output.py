@@ -24,10 +24,13 @@ from pipeline.errors import BadFeatureFile
 from pipeline.publish import remove_stale
 from pipeline.records import Manifest
 from pipeline.shards import fold
-from pipeline.store import Features, Part, part_files, read_ledger, read_part
+from pipeline.store import Features, Part, ledger_entries, part_files, read_ledger, read_part
 from pipeline.tables import same_tables, write_tables
 
 log = logging.getLogger(__name__)
+
+FILES = {".h5", ".hdf5"}
+"""Suffixes of folded files; any other output is a folder of shards."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Output:
     @property
     def is_file(self) -> bool:
         """Whether shards are folded into one file at the end."""
-        return self.path.suffix in {".h5", ".hdf5"}
+        return self.path.suffix in FILES
 
     @property
     def folder(self) -> Path:
@@ -65,7 +68,8 @@ class Output:
 
     def read(self) -> Features:
         """Open what is there already; empty when nothing is. Raises BadFeatureFile for a damaged file."""
-        return Features([read_part(file) for source in self.sources() for file in part_files(source)])
+        sources = [path for path in self.sources() if path.is_file() or read_ledger(path)]
+        return Features([read_part(file) for source in sources for file in part_files(source)])
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -93,23 +97,28 @@ class Output:
 
     def adopt(self) -> None:
         """List shards that workers wrote and no ledger has yet: a run that was killed had no time to."""
-        listed = set(read_ledger(self.folder))
-        found = sorted(f for f in self.folder.glob(f"{self._prefix}*.h5") if f.name not in listed)
-        lines = [line for file in found if (line := _ledger_line(file))]
-        if not lines:
+        listed = ledger_entries(self.folder)
+        found = sorted(self.folder.glob(f"{self._prefix}*.h5"))
+        lines = [_ledger_line(file) for file in found if (file.name, file.stat().st_mtime_ns) not in listed]
+        if not any(lines):
             return
         with self._ledger.open("a", encoding="utf-8") as ledger:
             ledger.writelines(lines)
             ledger.flush()
             os.fsync(ledger.fileno())
 
-    def drop(self, streams: set[str]) -> None:
-        """Remove the shards that hold any of `streams`."""
+    def drop(self, streams: frozenset[str]) -> None:
+        """Take `streams` out of the shards."""
         for file in self.folder.glob(f"{self._prefix}*.h5"):
-            if streams & set(read_part(file).streams):
+            part = read_part(file)
+            left = _without(part, streams)
+            if not left.streams:
                 file.unlink()
+            elif len(left.streams) < len(part.streams):
+                fold([left], file, part.attrs)
+        self.adopt()
 
-    def finish(self, manifest: Manifest, attrs: Mapping[str, Any], dropped: set[str]) -> None:
+    def finish(self, manifest: Manifest, attrs: Mapping[str, Any], dropped: frozenset[str]) -> None:
         """Bring shards and tables into their final form; streams in `dropped` are not taken from the old file."""
         tables = self.folder / "tables.h5"
         write_tables(tables, attrs, manifest)
@@ -123,7 +132,7 @@ class Output:
         shutil.rmtree(self.folder)
 
 
-def _without(part: Part, streams: set[str]) -> Part:
+def _without(part: Part, streams: frozenset[str]) -> Part:
     left = {name: stream for name, stream in part.streams.items() if name not in streams}
     return Part(part.path, part.attrs, part.videos, left, part.tables)
 
@@ -143,4 +152,5 @@ def _ledger_line(file: Path) -> str:
         file.replace(file.with_name(f"{file.name}.damaged"))
         return ""
     rows = {name: stream["rows"] for name, stream in part.streams.items()}
-    return json.dumps({"shard": file.name, "videos": len(part.videos["id"]), "rows": rows}) + "\n"
+    entry = {"shard": file.name, "written": file.stat().st_mtime_ns, "videos": len(part.videos["id"]), "rows": rows}
+    return json.dumps(entry) + "\n"

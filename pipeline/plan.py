@@ -16,6 +16,7 @@ from extractors import weights
 from extractors.spec import ExtractorError, Preset
 from pipeline import datasets
 from pipeline.errors import BadDataset, BadSetting, MissingWeights, PresetMismatch, UnknownName
+from pipeline.output import FILES
 from pipeline.records import Manifest, Outcome, Status, Video
 from pipeline.store import STATUS, Features
 
@@ -63,6 +64,8 @@ class Plan:
     """What became of the videos that the output already holds in every stream."""
     changed: int
     """Videos among the items whose file is not the one that was extracted."""
+    outdated: frozenset[str]
+    """Streams that the output holds with other settings, to be made anew (`--force`)."""
 
 
 def jobs(names: Sequence[str], given: Sequence[str]) -> tuple[Job, ...]:
@@ -224,9 +227,10 @@ def make_plan(stage: Extract, output: Output) -> Plan:
     with output.read() as features:
         wanted = stream_settings(todo, stage.dtype, stage.autocast)
         _check_dataset(output.path, features, manifest.dataset)
+        held = {name: features.streams[name].settings for name in wanted if name in features.streams}
         if stage.force:
-            for name in wanted:
-                features.streams.pop(name, None)
+            for name in held:
+                del features.streams[name]
         check_settings(output.path, features, wanted)
         videos = divide(manifest.videos, stage.limit, stage.part)
         items, missing, changed, done = left(videos, todo, features, stage.retry_failed)
@@ -241,7 +245,23 @@ def make_plan(stage: Extract, output: Output) -> Plan:
         missing=tuple(missing),
         done=tuple(done),
         changed=changed,
+        outdated=frozenset(name for name, old in held.items() if _differences(old, wanted[name])),
     )
+
+
+def check_flags(stage: Extract) -> None:
+    """Raise BadSetting for a flag whose value cannot be. Before anything is made, a folder for the output too."""
+    checks = {
+        "--extractor": (stage.extractor, bool(stage.extractor), "a name or more"),
+        "--batch": (stage.batch, stage.batch >= 0, "0 or more"),
+        "--limit": (stage.limit, stage.limit is None or stage.limit > 0, "1 or more"),
+        "--chunk-seconds": (stage.chunk_seconds, stage.chunk_seconds > 0, "more than 0"),
+        "--out": (stage.out, not stage.out.suffix or stage.out.suffix in FILES or stage.out.is_dir(),
+                  "a name that ends in .h5, or a folder's without a dot"),
+    }  # fmt: skip
+    for flag, (value, good, expected) in checks.items():
+        if not good:
+            raise BadSetting(f"{flag} {value}: expected {expected}")
 
 
 def default_root(dataset: str) -> str:

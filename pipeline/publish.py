@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.errors import BadFeatureFile
+
+NEARLY_FULL = 1 << 16
+"""Bytes left on a disk to which a failure to write is put down."""
 
 
 @contextmanager
@@ -26,6 +31,8 @@ def publish(path: Path) -> Iterator[Path]:
         _fsync(path.parent)
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if path.parent.is_dir() and shutil.disk_usage(path.parent).free < NEARLY_FULL:
+            why = os.strerror(errno.ENOSPC)  # HDF5 has many other words for it
         raise BadFeatureFile(
             f"cannot write {path}: {why}; free space or choose another --out, and run again: it resumes"
         ) from error

@@ -220,19 +220,28 @@ def part_files(path: Path) -> list[Path]:
     """Return the HDF5 files of a feature file: itself, or a folder's tables and shards in their order."""
     if not path.is_dir():
         return [path]
-    tables = [file for file in [path / "tables.h5"] if file.exists()]
-    return tables + [path / name for name in read_ledger(path)]
+    files = [path / name for name in ("tables.h5", *read_ledger(path)) if (path / name).exists()]
+    if not files:
+        raise BadFeatureFile(f"no feature file in folder {path}; `pipeline run extract --out {path}` writes one")
+    return files
 
 
-def read_ledger(folder: Path) -> list[str]:
-    """Return the names of the shards that a folder's ledgers list, oldest first; a torn last line is passed over."""
-    names: list[str] = []
+def ledger_entries(folder: Path) -> list[tuple[str, int]]:
+    """Return (name, time of writing) of the shards that a folder's ledgers list; a torn last line is passed over."""
+    entries: list[tuple[str, int]] = []
     for ledger in sorted(folder.glob("manifest*.jsonl")):
         for line in ledger.read_text(encoding="utf-8").splitlines():
             try:
-                names.append(str(json.loads(line)["shard"]))
+                entry = json.loads(line)
+                entries.append((str(entry["shard"]), int(entry["written"])))
             except (ValueError, KeyError, TypeError):
                 continue
+    return entries
+
+
+def read_ledger(folder: Path) -> list[str]:
+    """Return the names of the shards that a folder's ledgers list and that are there, oldest first."""
+    names = [name for name, _ in ledger_entries(folder)]
     # The last entry counts: a shard that was written again moves to the end.
     return [name for name in reversed(dict.fromkeys(reversed(names))) if (folder / name).exists()]
 

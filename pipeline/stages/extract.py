@@ -68,8 +68,7 @@ class Extract:
         plan, output = plan_of(self), output_of(self)
         output.adopt()
         record_failures(self, plan.items, outcomes, output)
-        dropped = {name for item in plan.jobs for name, _ in item.preset.streams} if self.force else set()
-        output.finish(plan.manifest, file_attrs(plan.manifest.dataset), dropped)
+        output.finish(plan.manifest, file_attrs(plan.manifest.dataset), plan.outdated)
 
 
 def output_of(stage: Extract) -> Output:

@@ -106,6 +106,19 @@ def test_a_changed_video_and_a_mended_one_are_noticed(shared: Path, tmp_path: Pa
     assert not (tmp_path / "out/failures.jsonl").exists()
 
 
+def test_force_makes_one_stream_anew_and_leaves_the_others(shared: Path, tmp_path: Path) -> None:
+    root, out = shared / "data/videos/go_mp4", tmp_path / "features.h5"
+    args = ["run", "extract", "--dataset", "files", "--root", root, "--workers", "0", "--out", out]
+    pipeline(*args, "--extractor", "colors:resnet152,colors:s3d_howto100m", code=1)
+    before = arrays(out)
+    pipeline(*args, "--extractor", "colors:resnet152", "--force", "--limit", "1")
+    pipeline(*args, "--extractor", "colors:resnet152", "--force", "--dtype", "float32", code=1)
+    after = arrays(out)
+    assert after["streams/colors:resnet152/values"].dtype == "float32"
+    for name in (name for name in before if "s3d_howto100m" in name and before[name].dtype != object):
+        assert (before[name] == after[name]).all()
+
+
 def test_folder_output_reads_like_the_file(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     pipeline(*words(videos, tmp_path / "shards", workers=0), code=1)
     with Features.open(tmp_path / "shards") as folder, Features.open(undisturbed) as file:
@@ -196,6 +209,9 @@ def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     assert "http" in line
     assert "float8" in error(*colors, out, "--dtype", "float8")
     assert "--part 3/2" in error(*colors, out, "--part", "3/2")
+    assert "--limit 0" in error(*colors, out, "--limit", "0")
+    assert "--device tpu" in error(*colors, out, "--device", "tpu")
+    assert "ends in .h5" in error(*colors, tmp_path / "f.hdf")
     assert "dtype was float16, is float32" in error(*colors, undisturbed, "--dtype", "float32")
     truncated = tmp_path / "cut.h5"
     truncated.write_bytes(undisturbed.read_bytes()[:5000])
