@@ -39,12 +39,12 @@ NAMES = ("resnet152", "i3d_x101", "s3d_howto100m")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shared = Path(__file__).resolve().parents[2] / "shared/data/videos"
-    parser.add_argument("--videos", type=Path, nargs="+", default=[shared / "msrvtt"])
+    parser.add_argument("--videos", type=Path, nargs="+", default=[shared / "activitynet", shared / "kinetics"])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    files = sorted(f for folder in chosen.videos for f in folder.iterdir())
+    files = sorted(f for folder in chosen.videos for f in folder.resolve().iterdir())
     presets = [extractors.preset(name) for name in NAMES]
     found = {**decoding(files, presets, chosen.runs), **command(files, presets, chosen.runs, chosen.workers)}
     print(json.dumps(found, indent=2) if chosen.json else table(found))

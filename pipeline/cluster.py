@@ -70,12 +70,9 @@ class Dask:
 
 def _cause(error: BaseException) -> BaseException:
     from distributed import KilledWorker
-    from distributed.scheduler import NoValidWorkerError
 
     if isinstance(error, KilledWorker):
         return WorkerDied("the worker died")
-    if isinstance(error, NoValidWorkerError):
-        return BadSetting("no worker offers a GPU; start workers with `--resources GPU=1`, or use --device cpu")
     return error
 
 
@@ -117,8 +114,18 @@ def existing(address: str, gpu: bool) -> Iterator[Dask]:
         with client:
             if not client.nthreads():
                 raise BadSetting(f"the scheduler at {address} has no workers; start some with `dask worker {address}`")
+            _check_workers(client, address, gpu)
             log.info("Dask: scheduler %s, dashboard at %s", address, client.dashboard_link)
             yield Dask(client, {"GPU": 1} if gpu else None)
+
+
+def _check_workers(client: Client, address: str, gpu: bool) -> None:
+    """Refuse workers that would break what a run promises: rows' bits, and no blame for a neighbour's fault."""
+    if max(client.nthreads().values()) > 1:
+        raise BadSetting(f"workers of {address} have several threads; start them with `--nthreads 1`")
+    found = client.scheduler_info(n_workers=-1)["workers"].values()
+    if gpu and not any(worker.get("resources", {}).get("GPU") for worker in found):
+        raise BadSetting(f"no worker of {address} offers a GPU; start them with `--resources GPU=1`, or --device cpu")
 
 
 def _quiet() -> None:

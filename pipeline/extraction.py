@@ -18,7 +18,7 @@ from extractors.spec import ExtractorError, Preset
 from pipeline import ffmpeg
 from pipeline.decode import Decoded, DecoderKilled, Decoding
 from pipeline.devices import mine
-from pipeline.errors import BadVideo, MissingWeights
+from pipeline.errors import BadSetting, BadVideo, MissingWeights
 from pipeline.layout import StreamHead
 from pipeline.output import Output
 from pipeline.plan import Item, Job, stream_settings
@@ -26,6 +26,7 @@ from pipeline.probe import Probe, probe
 from pipeline.provenance import file_attrs, versions
 from pipeline.records import Outcome
 from pipeline.shards import Extracted, write_shard
+from pipeline.store import STATUS, Features
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 TRIES = 2
 """How often a video is decoded when its ffmpeg is killed from outside."""
+
+FAILED = STATUS.index("failed")
 
 Frames = NDArray[np.uint8]
 
@@ -55,7 +58,12 @@ def extract(stage: Extract, chunk: Sequence[Item], output: Output) -> list[Outco
 
     torch.set_num_threads(1)  # the same sums in the same order, whatever the number of workers
     device = mine(stage.device)
-    done = [_finish(video, stage) for video in embed(chunk, batchers_for(chunk, stage, device))]
+    try:
+        done = [_finish(video, stage) for video in embed(chunk, batchers_for(chunk, stage, device))]
+    except torch.OutOfMemoryError as error:
+        raise BadSetting(f"not enough memory on {device} ({str(error)[:80]}); use a smaller --batch") from None
+    except ExtractorError as error:
+        raise BadSetting(str(error)) from None
     heads = stream_heads(_jobs(chunk), stage, device)
     write_shard(output.shard(_name(chunk, heads)), file_attrs(stage.dataset), heads, done)
     return [Outcome(v.video, v.status, v.reason, float(v.columns.get("decoded", 0.0))) for v in done]
@@ -202,7 +210,7 @@ def _unfit(stream: str, rows: NDArray[np.floating[Any]], dtype: str) -> str:
     if np.isfinite(rows).all():
         return ""
     if dtype == "float16":
-        return f"rows of {stream} are not finite or beyond float16's range; try --dtype float32"
+        return f"rows of {stream} are not finite or beyond float16's range; try --dtype float32 with another --out"
     return f"rows of {stream} are not finite: the network or its weights are at fault"
 
 
@@ -254,19 +262,16 @@ def stream_heads(jobs: Sequence[Job], stage: Extract, device: str) -> dict[str, 
     }
 
 
-def record_failures(stage: Extract, items: Sequence[Item], outcomes: Sequence[Outcome], output: Output) -> None:
+def record_failures(
+    stage: Extract, items: Sequence[Item], outcomes: Sequence[Outcome], output: Output, known: Features
+) -> None:
     """Write a shard for the items that failed before their worker could: it died, or an error was not foreseen."""
     by_id = {item.id: item for item in items}
-    with output.read() as features:
-        for outcome in outcomes:
-            item = by_id[outcome.item]
-            known = features.index.get(item.id)
-            if outcome.status != "failed" or (known is not None and _failed_in(features, item, known)):
-                continue
-            heads = stream_heads(item.jobs, stage, "none")
-            lost = Extracted(item.id, _columns(Progressing(item)), item.streams, {}, "failed", outcome.reason)
-            write_shard(output.shard(_name([item], heads)), file_attrs(stage.dataset), heads, [lost])
-
-
-def _failed_in(features: Any, item: Item, at: int) -> bool:
-    return all(name in features.streams and features.streams[name].status[at] == 3 for name in item.streams)
+    for outcome in (o for o in outcomes if o.status == "failed"):
+        item = by_id[outcome.item]
+        at = known.index.get(item.id)
+        if at is not None and all(s in known.streams and known.streams[s].status[at] == FAILED for s in item.streams):
+            continue
+        heads = stream_heads(item.jobs, stage, "none")
+        lost = Extracted(item.id, _columns(Progressing(item)), item.streams, {}, "failed", outcome.reason)
+        write_shard(output.shard(_name([item], heads)), file_attrs(stage.dataset), heads, [lost])

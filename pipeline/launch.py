@@ -13,6 +13,8 @@ import orjson
 
 from pipeline.devices import gpus, resolve
 from pipeline.errors import BadSetting
+from pipeline.output import Output
+from pipeline.publish import publish
 from pipeline.records import Outcome
 from pipeline.runner import Loop, Pool, run
 from pipeline.stages.extract import Extract, output_of, plan_of
@@ -26,18 +28,17 @@ MEMORY_PER_WORKER = 3 * 2**30
 def launch(stage: Extract, workers: int | None, scheduler: str) -> int:
     """Run a stage and print what came of it. Returns the exit code."""
     output = output_of(stage)
+    pool = _pool(stage, workers, scheduler)
     with output.owned():
         plan = plan_of(stage)
-        pool = _pool(stage, workers, scheduler)
-        output.drop(plan.outdated)
+        output.drop(plan.wanted)
         _announce(stage)
         outcomes = run(stage, pool)
-    folder = output.path.parent if output.is_file else output.path
-    _write_lines(folder / "missing.txt", [video.encode() for video in plan.missing])
-    # What the output holds counts, not only what this run did: the same command gives the same answer again.
-    troubles = [o for o in (*plan.done, *outcomes) if o.status != "ok"]
-    _write_lines(folder / "failures.jsonl", [orjson.dumps(o) for o in troubles])
-    return _summary(stage, outcomes, folder)
+        # What the output holds counts, not only what this run did: the same command gives the same answer again.
+        troubles = [o for o in (*plan.done, *outcomes) if o.status != "ok"]
+        _write_lines(output.beside("missing.txt"), [video.encode() for video in plan.missing])
+        _write_lines(output.beside("failures.jsonl"), [orjson.dumps(o) for o in troubles])
+    return _summary(stage, outcomes, output)
 
 
 def _announce(stage: Extract) -> None:
@@ -54,13 +55,13 @@ def _announce(stage: Extract) -> None:
 
 
 def _pool(stage: Extract, workers: int | None, scheduler: str) -> AbstractContextManager[Pool]:
-    gpu = resolve(stage.device).startswith("cuda")
-    if scheduler:
-        from pipeline.cluster import existing
-
-        return existing(scheduler, gpu)
     if workers is not None and workers < 0:
         raise BadSetting(f"--workers {workers}: expected 0 or more")
+    if scheduler:  # its workers have devices of their own
+        from pipeline.cluster import existing
+
+        return existing(scheduler, gpu=stage.device.startswith("cuda"))
+    gpu = resolve(stage.device).startswith("cuda")
     count = default_workers(gpu) if workers is None else workers
     if count == 0:
         return Loop()
@@ -79,19 +80,21 @@ def default_workers(gpu: bool) -> int:
 
 
 def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
-    path.unlink(missing_ok=True)
-    if lines:
-        path.write_bytes(b"\n".join(lines) + b"\n")
+    if not lines:
+        path.unlink(missing_ok=True)
+        return
+    with publish(path) as temporary:
+        temporary.write_bytes(b"\n".join(lines) + b"\n")
 
 
-def _summary(stage: Extract, outcomes: Sequence[Outcome], folder: Path) -> int:
+def _summary(stage: Extract, outcomes: Sequence[Outcome], output: Output) -> int:
     plan = plan_of(stage)
     now, before = _counts(outcomes), _counts(plan.done)
     print(f"{stage.out}: {now}; done before: {before}; {len(plan.missing)} without a file")
     if any(o.status != "ok" for o in (*plan.done, *outcomes)):
-        print(f"reasons are in {folder / 'failures.jsonl'}")
+        print(f"reasons are in {output.beside('failures.jsonl')}")
     if plan.missing:
-        print(f"videos without a file are listed in {folder / 'missing.txt'}")
+        print(f"videos without a file are listed in {output.beside('missing.txt')}")
     return 1 if any(o.status == "failed" for o in (*plan.done, *outcomes)) else 0
 
 

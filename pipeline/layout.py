@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.store import FORMAT, Stream
+from pipeline.parts import FORMAT
+from pipeline.store import Stream
 
 
 @dataclass(frozen=True)

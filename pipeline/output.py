@@ -16,19 +16,21 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import BadFeatureFile
+from pipeline.parts import Part, ledger_entries, part_files, read_ledger, read_part
 from pipeline.publish import remove_stale
 from pipeline.records import Manifest
 from pipeline.shards import fold
-from pipeline.store import Features, Part, ledger_entries, part_files, read_ledger, read_part
 from pipeline.tables import same_tables, write_tables
 
 log = logging.getLogger(__name__)
 
+Settings = Mapping[str, Mapping[str, Any]]
+"""Settings by stream."""
 FILES = {".h5", ".hdf5"}
 """Suffixes of folded files; any other output is a folder of shards."""
 
@@ -54,6 +56,11 @@ class Output:
         """Return the path of the shard called `name`."""
         return self.folder / f"{self._prefix}{name}.h5"
 
+    def beside(self, name: str) -> Path:
+        """Return the path of a list that goes with the output, `failures.jsonl` or `missing.txt`, named after it."""
+        share = f"{self.share}." if self.share else ""
+        return self.path.with_name(f"{self.path.stem}.{share}{name}") if self.is_file else self.path / f"{share}{name}"
+
     @property
     def _prefix(self) -> str:
         return f"shard-{self.share}-" if self.share else "shard-"
@@ -66,91 +73,114 @@ class Output:
         """Return the feature files that hold what is there already, oldest first."""
         return [path for path in dict.fromkeys([self.path, self.folder]) if path.exists()]
 
-    def read(self) -> Features:
-        """Open what is there already; empty when nothing is. Raises BadFeatureFile for a damaged file."""
+    def parts(self) -> list[Part]:
+        """Return what is there already. Raises BadFeatureFile for a damaged file."""
         sources = [path for path in self.sources() if path.is_file() or read_ledger(path)]
-        return Features([read_part(file) for source in sources for file in part_files(source)])
+        return [read_part(file) for source in sources for file in part_files(source)]
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Hold the output for this process, and tidy up what dead ones left. Raises BadFeatureFile if it is taken."""
+        """Hold the output for this process, and tidy up what dead ones left. Raises BadFeatureFile if it is taken.
+
+        Shares of a divided job hold it together, a run without a share alone.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.folder / f".lock{self.share}", os.O_RDWR | os.O_CREAT, 0o644)
+            names = [".lock", f".lock{self.share}"] if self.share else [".lock"]
+            locks = [os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o644) for name in names]
         except OSError as error:
             raise BadFeatureFile(
                 f"cannot write to {self.folder}: {error.strerror}; choose another --out or mend its rights"
             ) from error
         try:
-            _lock(lock, self.path)
+            if self.share:
+                _lock(locks[0], fcntl.LOCK_SH, self.path)
+            _lock(locks[-1], fcntl.LOCK_EX, self.path)
             remove_stale(self.folder)
             remove_stale(self.path.parent)
+            for folded in self.path.parent.glob(f".{self.folder.name}.folded-*"):
+                shutil.rmtree(folded, ignore_errors=True)
             self.adopt()
             yield
         finally:
-            os.close(lock)
+            for lock in locks:
+                os.close(lock)
             self._remove_if_empty()
 
     def _remove_if_empty(self) -> None:
-        if self.is_file and self.folder.is_dir() and all(f.name.startswith(".lock") for f in self.folder.iterdir()):
-            shutil.rmtree(self.folder)
+        names = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
+        if self.is_file and not self.share and names == {".lock"}:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def adopt(self) -> None:
         """List shards that workers wrote and no ledger has yet: a run that was killed had no time to."""
-        listed = ledger_entries(self.folder)
+        entries = ledger_entries(self.folder)
+        known = {(entry["shard"], entry.get("written")) for entry in entries}
+        made = {(entry["shard"], entry["made"]) for entry in entries}
         found = sorted(self.folder.glob(f"{self._prefix}*.h5"))
-        lines = [_ledger_line(file) for file in found if (file.name, file.stat().st_mtime_ns) not in listed]
-        if not any(lines):
+        new = [file for file in found if (file.name, file.stat().st_mtime_ns) not in known]
+        lines = [line for file in new if (line := _ledger_line(file, made))]
+        if not lines:
             return
         with self._ledger.open("a", encoding="utf-8") as ledger:
             ledger.writelines(lines)
             ledger.flush()
             os.fsync(ledger.fileno())
 
-    def drop(self, streams: frozenset[str]) -> None:
-        """Take `streams` out of the shards."""
+    def drop(self, wanted: Settings) -> None:
+        """Take streams with other settings than the wanted ones out of the shards."""
         for file in self.folder.glob(f"{self._prefix}*.h5"):
             part = read_part(file)
-            left = _without(part, streams)
+            left = current(part, wanted)
             if not left.streams:
                 file.unlink()
             elif len(left.streams) < len(part.streams):
                 fold([left], file, part.attrs)
-        self.adopt()
 
-    def finish(self, manifest: Manifest, attrs: Mapping[str, Any], dropped: frozenset[str]) -> None:
-        """Bring shards and tables into their final form; streams in `dropped` are not taken from the old file."""
+    def finish(self, manifest: Manifest, attrs: Mapping[str, Any], wanted: Settings) -> None:
+        """Bring shards and tables into their final form, without streams of other settings than the wanted ones."""
         tables = self.folder / "tables.h5"
         write_tables(tables, attrs, manifest)
         self.adopt()
         if not self.is_file or self.share:
             return
-        old = [_without(read_part(self.path), dropped)] if self.path.exists() else []
+        old = [current(read_part(self.path), wanted)] if self.path.exists() else []
         shards = [read_part(self.folder / name) for name in read_ledger(self.folder)]
         if shards or not old or not same_tables(tables, self.path):
             fold([read_part(tables), *old, *shards], self.path, attrs)
-        shutil.rmtree(self.folder)
+        # Out of sight at once: half a folder of shards would tell another story than the whole.
+        folded = self.folder.with_name(f".{self.folder.name}.folded-{os.getpid()}")
+        self.folder.rename(folded)
+        shutil.rmtree(folded, ignore_errors=True)
 
 
-def _without(part: Part, streams: frozenset[str]) -> Part:
-    left = {name: stream for name, stream in part.streams.items() if name not in streams}
-    return Part(part.path, part.attrs, part.videos, left, part.tables)
+def current(part: Part, wanted: Settings) -> Part:
+    """Return `part` without the streams that were made with other settings than the wanted ones."""
+    left = {name: s for name, s in part.streams.items() if name not in wanted or s["settings"] == wanted[name]}
+    return replace(part, streams=left)
 
 
-def _lock(handle: int, path: Path) -> None:
+def _lock(handle: int, kind: int, path: Path) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         raise BadFeatureFile(f"another run is writing {path}; wait for it, or give this one another --out") from None
+    except OSError as error:
+        log.warning("%s: this file system has no locks (%s); see that no other run writes it", path, error.strerror)
 
 
-def _ledger_line(file: Path) -> str:
+def _ledger_line(file: Path, listed: set[tuple[str, int]]) -> str:
+    """Return the line for a shard; none if it is listed already and was copied, or if it is damaged."""
     try:
         part = read_part(file)
     except BadFeatureFile as error:
         log.warning("%s; set aside, its videos are extracted again", error)
         file.replace(file.with_name(f"{file.name}.damaged"))
         return ""
+    made = int(part.attrs.get("made", 0))
+    if (file.name, made) in listed:
+        return ""
     rows = {name: stream["rows"] for name, stream in part.streams.items()}
-    entry = {"shard": file.name, "written": file.stat().st_mtime_ns, "videos": len(part.videos["id"]), "rows": rows}
+    written = file.stat().st_mtime_ns
+    entry = {"shard": file.name, "made": made, "written": written, "videos": len(part.videos["id"]), "rows": rows}
     return json.dumps(entry) + "\n"

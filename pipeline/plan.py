@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,8 @@ from extractors import weights
 from extractors.spec import ExtractorError, Preset
 from pipeline import datasets
 from pipeline.errors import BadDataset, BadSetting, MissingWeights, PresetMismatch, UnknownName
-from pipeline.output import FILES
+from pipeline.output import FILES, current
+from pipeline.parts import Part
 from pipeline.records import Manifest, Outcome, Status, Video
 from pipeline.store import STATUS, Features
 
@@ -64,8 +65,8 @@ class Plan:
     """What became of the videos that the output already holds in every stream."""
     changed: int
     """Videos among the items whose file is not the one that was extracted."""
-    outdated: frozenset[str]
-    """Streams that the output holds with other settings, to be made anew (`--force`)."""
+    wanted: dict[str, dict[str, Any]]
+    """Settings of the streams to be made."""
 
 
 def jobs(names: Sequence[str], given: Sequence[str]) -> tuple[Job, ...]:
@@ -83,7 +84,7 @@ def jobs(names: Sequence[str], given: Sequence[str]) -> tuple[Job, ...]:
         file = files.get(preset.name, files.get(preset.extractor, files.get("")))
         try:
             found.append(Job(preset, weights.find(preset, file)))
-        except ExtractorError as error:
+        except (ExtractorError, OSError, RuntimeError) as error:
             raise MissingWeights(str(error)) from None
     return tuple(found)
 
@@ -114,23 +115,24 @@ def settings(job: Job, layer: int, dtype: str, autocast: bool) -> dict[str, Any]
 
 def stream_settings(todo: Sequence[Job], dtype: str, autocast: bool) -> dict[str, dict[str, Any]]:
     """Return the settings of every stream that `todo` makes."""
-    return {
+    found = {
         name: settings(job, layer, dtype, autocast)
         for job in todo
         for layer, (name, _) in enumerate(job.preset.streams)
     }
+    return cast(dict[str, dict[str, Any]], json.loads(json.dumps(found)))  # as they are read back
 
 
-def check_settings(path: Path, features: Features, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise PresetMismatch when a stream in the file was made with other settings than those wanted now."""
-    for name, values in wanted.items():
-        stream = features.streams.get(name)
-        differences = [] if stream is None else _differences(stream.settings, values)
-        if differences:
-            raise PresetMismatch(
-                f"stream {name} in {path} was made with other settings: {'; '.join(differences)}; "
-                "use another --out, or --force to make the stream anew"
-            )
+def check_settings(parts: Sequence[Part], wanted: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise PresetMismatch when a stream is there that was made with other settings than those wanted now."""
+    for part in parts:
+        for name in (name for name in wanted if name in part.streams):
+            differences = _differences(part.streams[name]["settings"], wanted[name])
+            if differences:
+                raise PresetMismatch(
+                    f"stream {name} in {part.path} was made with other settings: {'; '.join(differences)}; "
+                    "use another --out, or --force to make the stream anew"
+                )
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -224,16 +226,14 @@ def make_plan(stage: Extract, output: Output) -> Plan:
     """Return what `stage` has before it. Raises PipelineError for whatever makes the run impossible."""
     manifest = datasets.load(stage.dataset, Path(stage.root or default_root(stage.dataset)), stage.videos)
     todo = jobs(stage.extractor, stage.weights)
-    with output.read() as features:
-        wanted = stream_settings(todo, stage.dtype, stage.autocast)
-        _check_dataset(output.path, features, manifest.dataset)
-        held = {name: features.streams[name].settings for name in wanted if name in features.streams}
-        if stage.force:
-            for name in held:
-                del features.streams[name]
-        check_settings(output.path, features, wanted)
-        videos = divide(manifest.videos, stage.limit, stage.part)
-        items, missing, changed, done = left(videos, todo, features, stage.retry_failed)
+    wanted = stream_settings(todo, stage.dtype, stage.autocast)
+    parts = output.parts()
+    _check_dataset(output.path, parts, manifest.dataset)
+    if stage.force:
+        parts = _forced(stage, parts, wanted)
+    check_settings(parts, wanted)
+    videos = divide(manifest.videos, stage.limit, stage.part)
+    items, missing, changed, done = left(videos, todo, Features(parts), stage.retry_failed)
     if videos and len(missing) == len(videos):
         raise BadDataset(
             f"none of the {len(videos)} videos of {stage.dataset} is there; {datasets.get(stage.dataset).HINT}"
@@ -245,23 +245,25 @@ def make_plan(stage: Extract, output: Output) -> Plan:
         missing=tuple(missing),
         done=tuple(done),
         changed=changed,
-        outdated=frozenset(name for name, old in held.items() if _differences(old, wanted[name])),
+        wanted=wanted,
     )
 
 
 def check_flags(stage: Extract) -> None:
     """Raise BadSetting for a flag whose value cannot be. Before anything is made, a folder for the output too."""
+    suffix, folder = stage.out.suffix, stage.out.is_dir()
     checks = {
         "--extractor": (stage.extractor, bool(stage.extractor), "a name or more"),
         "--batch": (stage.batch, stage.batch >= 0, "0 or more"),
         "--limit": (stage.limit, stage.limit is None or stage.limit > 0, "1 or more"),
         "--chunk-seconds": (stage.chunk_seconds, stage.chunk_seconds > 0, "more than 0"),
-        "--out": (stage.out, not stage.out.suffix or stage.out.suffix in FILES or stage.out.is_dir(),
-                  "a name that ends in .h5, or a folder's without a dot"),
-    }  # fmt: skip
+        "--out": (stage.out, suffix in FILES or not suffix or folder, "a name in .h5, or a folder's without a dot"),
+        f"--out {stage.out}": ("is a folder", not (suffix in FILES and folder), "a file, or a name without .h5"),
+    }
     for flag, (value, good, expected) in checks.items():
         if not good:
             raise BadSetting(f"{flag} {value}: expected {expected}")
+    divide([], None, stage.part)
 
 
 def default_root(dataset: str) -> str:
@@ -269,7 +271,18 @@ def default_root(dataset: str) -> str:
     return str(Path(os.environ.get("DATA_ROOT") or "data") / dataset)
 
 
-def _check_dataset(path: Path, features: Features, dataset: str) -> None:
-    held = {str(part.attrs["dataset"]) for part in features.parts} - {dataset}
+def _forced(stage: Extract, parts: list[Part], wanted: Mapping[str, Mapping[str, Any]]) -> list[Part]:
+    """Return what still counts under `--force`: of streams made with other settings, what is made anew already."""
+    left = [current(part, wanted) for part in parts]
+    if sum(len(part.streams) for part in left) < sum(len(part.streams) for part in parts):
+        if stage.part or stage.limit:
+            flag = f"--part {stage.part}" if stage.part else f"--limit {stage.limit}"
+            raise BadSetting(f"--force with other settings makes whole streams anew; leave out {flag}")
+        return left
+    return [replace(part, streams={n: s for n, s in part.streams.items() if n not in wanted}) for part in parts]
+
+
+def _check_dataset(path: Path, parts: Sequence[Part], dataset: str) -> None:
+    held = {str(part.attrs["dataset"]) for part in parts} - {dataset}
     if held:
         raise PresetMismatch(f"{path} holds data set {', '.join(held)}, not {dataset}; use another --out")

@@ -16,12 +16,17 @@ FAILURES = 20
 """How many failures are printed; the file and failures.jsonl have them all."""
 
 
+def _console(width: int | None = None, soft_wrap: bool = False) -> Console:
+    # Ids may hold brackets and colons: they are no markup and no emoji.
+    return Console(width=width, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False)
+
+
 def _print(*things: Any) -> int:
+    text = _console(soft_wrap=True)
     # Wide tables keep their lines when the output is not a terminal.
-    console = Console(highlight=False, soft_wrap=True)
-    width = None if console.is_terminal else 160
+    tables = _console(width=None if text.is_terminal else 160)
     for thing in things:
-        Console(highlight=False, width=width).print(thing) if isinstance(thing, Table) else console.print(thing)
+        (tables if isinstance(thing, Table) else text).print(thing)
     return 0
 
 

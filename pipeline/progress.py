@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -65,7 +66,7 @@ class Progress:
             self._bar.update(self._task, completed=done, failed=self._counts["failed"], rate=shown)
         elif now - self._said >= EVERY or done == self._total:
             self._said = now
-            left = time.strftime("%H:%M:%S", time.gmtime((self._total - done) / rate))
+            left = timedelta(seconds=round((self._total - done) / rate))
             log.info(
                 "%d of %d %s done, %d failed, %.2f a second, %s left",
                 done, self._total, self._unit, self._counts["failed"], rate, left,

@@ -35,6 +35,6 @@ def commit() -> str:
             ["git", "-C", str(here), "describe", "--always", "--dirty"],
             capture_output=True, text=True, check=False, timeout=10,
         )  # fmt: skip
-    except OSError:
+    except (OSError, subprocess.SubprocessError):
         return ""
     return found.stdout.strip()

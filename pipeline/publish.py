@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -43,9 +44,10 @@ def publish(path: Path) -> Iterator[Path]:
 
 def remove_stale(folder: Path) -> None:
     """Remove the temporary files that dead processes of this machine left in `folder`."""
-    for file in folder.glob(f".*.{socket.gethostname()}-*.tmp"):
-        pid = int(file.stem.rpartition("-")[2])
-        if not Path(f"/proc/{pid}").exists():
+    ours = re.compile(rf"\..+\.{re.escape(socket.gethostname())}-(\d+)\.tmp")
+    for file in folder.iterdir():
+        match = ours.fullmatch(file.name)
+        if match and not Path(f"/proc/{match[1]}").exists():
             file.unlink(missing_ok=True)
 
 

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 
 from pipeline.layout import worst
-from pipeline.store import STATUS, Features, Stream, read_column
+from pipeline.parts import read_column
+from pipeline.store import STATUS, Features, Stream
 
 ROWS_OFF = 1
 """Rows by which a video may differ from its decoded duration: the sampling filter rounds at both ends."""

@@ -123,6 +123,7 @@ def work_through(stage: Stage, items: Sequence[Any], pool: Pool) -> Iterator[Out
     fair = sum(item.seconds for item in items) / (SHARES * max(1, pool.slots()))
     waiting = deque(make_chunks(items, min(stage.chunk_seconds, fair)))
     running = 0
+    strange = Strange()
     while waiting or running:
         while waiting and running < max(1, pool.slots()):
             pool.submit(stage.work, waiting.popleft())
@@ -130,11 +131,35 @@ def work_through(stage: Stage, items: Sequence[Any], pool: Pool) -> Iterator[Out
         chunk, result = pool.finished()
         running -= 1
         if isinstance(result, list):
+            strange.calm()
             yield from _checked(chunk, result)
         else:
+            strange.note(chunk, result)
             again, outcomes = after_failure(chunk, result)
             waiting.extendleft(again)
             yield from outcomes
+
+
+class Strange:
+    """Ends a run in which nothing works: a fault of all items is none of theirs."""
+
+    LIMIT = 5
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+
+    def calm(self) -> None:
+        """Something worked."""
+        self._seen.clear()
+
+    def note(self, chunk: Chunk, error: BaseException) -> None:
+        """Count an unforeseen error of an item that ran alone. Raises PipelineError when nothing else happens."""
+        if len(chunk.items) > 1 or isinstance(error, WorkerDied):
+            return
+        self._seen.append(f"{type(error).__name__}: {error}")
+        if len(self._seen) == self.LIMIT:
+            why = self._seen[-1][:300]
+            raise PipelineError(f"{self.LIMIT} items in a row failed as nobody foresaw, the last with {why}") from error
 
 
 def _checked(chunk: Chunk, outcomes: list[Outcome]) -> list[Outcome]:

@@ -8,6 +8,7 @@ name is whole.
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 
 from pipeline.errors import BadFeatureFile
 from pipeline.layout import StreamHead, create
+from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.publish import publish
 from pipeline.records import Status
-from pipeline.store import STATUS, VIDEO_COLUMNS, Features, Part, Stream, read_part
+from pipeline.store import STATUS, Features, Stream
 from pipeline.tables import copy_tables
 
 Rows = NDArray[np.floating[Any]]
@@ -54,7 +56,7 @@ def write_shard(
         values = [v.columns.get(column, empty) for v in videos]
         columns[column] = np.asarray(values, dtype=object if isinstance(empty, str) else None)
     with publish(path) as temporary:
-        create(temporary, attrs, columns, full)
+        create(temporary, {**attrs, "made": time.time_ns()}, columns, full)
         part = read_part(temporary)
         with temporary.open("r+b", buffering=0) as file:
             for name in full:

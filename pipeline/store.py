@@ -1,13 +1,11 @@
-"""The feature file: its layout, and how it is read.
+"""Reading a feature file.
 
-A feature file is one HDF5 file, or a folder of shards with the same layout (docs/feature-file.md). Every stream is one
-flat array of rows with offsets. Metadata is read once through h5py, which is then closed; rows are read with `pread`
-at the array's place in the file, so that reading takes no lock, no chunk cache and no second copy.
+Every stream is one flat array of rows with offsets. Metadata is read once through h5py, which is then closed; rows are
+read with `pread` at the array's place in the file, so that reading takes no lock, no chunk cache and no second copy.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,35 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadFeatureFile, unknown
+from pipeline.errors import BadFeatureFile, PresetMismatch, unknown
+from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_part
 from pipeline.sampling import row_range
-
-FORMAT = 1
-"""Version of the layout."""
 
 STATUS = ("missing", "ok", "partial", "failed")
 """A video's status in a stream, by its code in the file."""
-
-VIDEO_COLUMNS: dict[str, Any] = {
-    "duration": 0.0,  # seconds the container promises; 0 when it does not say
-    "decoded": 0.0,  # seconds that were decoded
-    "first_frame": 0.0,  # seconds from the container's start to the first frame
-    "frames": 0,  # frames of the source that were decoded
-    "width": 0,  # after rotation
-    "height": 0,
-    "fps": 0.0,  # as the container tells it
-    "stream": -1,  # index of the decoded stream in its container
-    "codec": "",
-    "color": "",  # matrix and range as tagged, or 'untagged'
-    "source_size": 0,  # bytes
-    "source_mtime": 0,  # nanoseconds
-    "ffmpeg": "",  # version of the program that decoded it
-}
-"""Columns of `videos/` besides id, status and reason, with what stands there before a video is decoded."""
 
 
 @dataclass(frozen=True)
@@ -78,63 +56,6 @@ class Stream:
         return float(self.settings["chain"]["fps"]) / int(self.settings["frames"])
 
 
-@dataclass(frozen=True)
-class Part:
-    """One HDF5 file as read: its metadata, without rows."""
-
-    path: Path
-    attrs: dict[str, Any]
-    videos: dict[str, NDArray[Any]]
-    streams: dict[str, dict[str, Any]]
-    tables: tuple[str, ...]
-    """Names of the groups besides videos and streams: clips, captions, splits, words ..."""
-
-
-def _strings(dataset: h5py.Dataset) -> NDArray[np.object_]:
-    return np.asarray(dataset.asstr()[()], dtype=object)
-
-
-def read_column(dataset: h5py.Dataset) -> NDArray[Any]:
-    """Return a column of a table: numbers as they are, text as an object array of str."""
-    return _strings(dataset) if h5py.check_string_dtype(dataset.dtype) else np.asarray(dataset[()])
-
-
-def _read_stream(group: h5py.Group) -> dict[str, Any]:
-    values = group["values"]
-    return {
-        "dim": int(values.shape[1]),
-        "rows": int(values.shape[0]),
-        "dtype": values.dtype,
-        # An array without rows has no place in the file.
-        "at": values.id.get_offset() or 0,
-        "settings": json.loads(group.attrs["settings"]),
-        "provenance": json.loads(group.attrs["provenance"]),
-        **{name: read_column(group[name]) for name in ("offsets", "status", "crc32", "reason")},
-    }
-
-
-def read_part(path: Path) -> Part:
-    """Return the metadata of one HDF5 file. Raises BadFeatureFile when it cannot be read."""
-    try:
-        with h5py.File(path, "r") as file:
-            if int(file.attrs.get("format", -1)) != FORMAT:
-                found = file.attrs.get("format", "none")
-                raise BadFeatureFile(f"{path}: feature-file format {found}, this program reads {FORMAT}")
-            return Part(
-                path=path,
-                attrs=dict(file.attrs.items()),
-                videos={name: read_column(file["videos"][name]) for name in file["videos"]},
-                streams={name: _read_stream(file["streams"][name]) for name in file["streams"]},
-                tables=tuple(sorted(set(file) - {"videos", "streams"})),
-            )
-    except FileNotFoundError:
-        raise BadFeatureFile(f"no feature file {path}; `pipeline run extract` writes one") from None
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        cure = "restore it from a copy, or move it away and run again"
-        raise BadFeatureFile(f"{path} is damaged or not a feature file ({why}); {cure}") from error
-
-
 class Features:
     """A feature file or a folder of shards, open for reading.
 
@@ -147,7 +68,7 @@ class Features:
         self.videos = _video_table(self.parts)
         self.index = {video: i for i, video in enumerate(self.videos["id"])}
         self.streams = {
-            name: _merge_stream(name, self.parts, self.index)
+            name: _merge_stream(name, self.parts, self.videos, self.index)
             for name in dict.fromkeys(name for part in self.parts for name in part.streams)
         }
         self._files: dict[int, int] = {}
@@ -216,36 +137,6 @@ class Features:
         return self._files[part]
 
 
-def part_files(path: Path) -> list[Path]:
-    """Return the HDF5 files of a feature file: itself, or a folder's tables and shards in their order."""
-    if not path.is_dir():
-        return [path]
-    files = [path / name for name in ("tables.h5", *read_ledger(path)) if (path / name).exists()]
-    if not files:
-        raise BadFeatureFile(f"no feature file in folder {path}; `pipeline run extract --out {path}` writes one")
-    return files
-
-
-def ledger_entries(folder: Path) -> list[tuple[str, int]]:
-    """Return (name, time of writing) of the shards that a folder's ledgers list; a torn last line is passed over."""
-    entries: list[tuple[str, int]] = []
-    for ledger in sorted(folder.glob("manifest*.jsonl")):
-        for line in ledger.read_text(encoding="utf-8").splitlines():
-            try:
-                entry = json.loads(line)
-                entries.append((str(entry["shard"]), int(entry["written"])))
-            except (ValueError, KeyError, TypeError):
-                continue
-    return entries
-
-
-def read_ledger(folder: Path) -> list[str]:
-    """Return the names of the shards that a folder's ledgers list and that are there, oldest first."""
-    names = [name for name, _ in ledger_entries(folder)]
-    # The last entry counts: a shard that was written again moves to the end.
-    return [name for name in reversed(dict.fromkeys(reversed(names))) if (folder / name).exists()]
-
-
 def _video_table(parts: Sequence[Part]) -> dict[str, NDArray[Any]]:
     ids = list(dict.fromkeys(video for part in parts for video in part.videos["id"]))
     index = {video: i for i, video in enumerate(ids)}
@@ -254,24 +145,37 @@ def _video_table(parts: Sequence[Part]) -> dict[str, NDArray[Any]]:
         kind = object if isinstance(empty, str) else np.float64 if isinstance(empty, float) else np.int64
         table[name] = np.full(len(ids), empty, dtype=kind)
     for part in parts:
-        known = np.flatnonzero(part.videos["source_mtime"])  # rows of tables.h5 and of missing files say nothing
-        at = np.asarray([index[video] for video in part.videos["id"][known]], dtype=np.int64)
+        at = np.asarray([index[video] for video in part.videos["id"]], dtype=np.int64)
+        use = _stamped(part.videos)
+        # A failure of one stream does not blank what another stream's decoding told of the same file.
+        use &= ~(_same_source(part.videos, table, at) & (part.videos["decoded"] == 0) & (table["decoded"][at] > 0))
         for name in VIDEO_COLUMNS:
-            table[name][at] = part.videos[name][known]
+            table[name][at[use]] = part.videos[name][use]
     return table
 
 
-def _merge_stream(name: str, parts: Sequence[Part], index: dict[str, int]) -> Stream:
-    size = len(index)
-    stream: Stream | None = None
-    for number, part in enumerate(parts):
-        if name not in part.streams:
-            continue
-        found = part.streams[name]
-        if stream is None:
-            stream = _empty_stream(name, found, size)
+def _stamped(videos: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Return which rows tell of a file; those of tables.h5 and of missing files do not."""
+    return np.asarray((videos["source_size"] != 0) | (videos["source_mtime"] != 0))
+
+
+def _same_source(
+    videos: dict[str, NDArray[Any]], table: dict[str, NDArray[Any]], at: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    size, mtime = (videos[name] == table[name][at] for name in ("source_size", "source_mtime"))
+    return np.asarray(size & mtime)
+
+
+def _merge_stream(name: str, parts: Sequence[Part], videos: dict[str, NDArray[Any]], index: dict[str, int]) -> Stream:
+    """Put a stream's parts together. Rows of a file that has changed since are as good as missing."""
+    holding = [number for number, part in enumerate(parts) if name in part.streams]
+    _check_equal(name, [parts[number] for number in holding])
+    made = next((parts[n] for n in holding if parts[n].streams[name]["rows"]), parts[holding[0]])
+    stream = _empty_stream(name, made.streams[name], len(index))
+    for number in holding:
+        part, found = parts[number], parts[number].streams[name]
         at = np.asarray([index[video] for video in part.videos["id"]], dtype=np.int64)
-        said = np.flatnonzero(found["status"])
+        said = np.flatnonzero((found["status"] != 0) & _same_source(part.videos, videos, at))
         to = at[said]
         stream.part[to] = number
         stream.first[to] = found["offsets"][:-1][said]
@@ -279,8 +183,16 @@ def _merge_stream(name: str, parts: Sequence[Part], index: dict[str, int]) -> St
         for column in ("status", "crc32", "reason"):
             getattr(stream, column)[to] = found[column][said]
         stream.values_at[number] = found["at"]
-    assert stream is not None
     return stream
+
+
+def _check_equal(name: str, parts: Sequence[Part]) -> None:
+    for part in parts[1:]:
+        if part.streams[name]["settings"] != parts[0].streams[name]["settings"]:
+            raise PresetMismatch(
+                f"{part.path} holds stream {name} with other settings than {parts[0].path}; use another --out, or "
+                "--force to make the stream anew"
+            )
 
 
 def _empty_stream(name: str, found: dict[str, Any], size: int) -> Stream:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.layout import create, write_columns
+from pipeline.parts import VIDEO_COLUMNS, Part, read_column
 from pipeline.publish import publish
 from pipeline.records import Manifest
-from pipeline.store import VIDEO_COLUMNS, Part, read_column
 
 
 def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest) -> None:
@@ -25,6 +25,7 @@ def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest) -> No
     with publish(path) as temporary:
         create(temporary, attrs, videos, {})
         with h5py.File(temporary, "r+") as file:
+            file.create_group("splits")  # even without any: old ones must not come through
             for group, columns in _tables(manifest).items():
                 write_columns(file.create_group(group), columns)
 

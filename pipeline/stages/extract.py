@@ -63,12 +63,15 @@ class Extract:
     def save(self, outcomes: Sequence[Outcome]) -> None:
         """Fold the shards into the feature file."""
         from pipeline.extraction import record_failures
+        from pipeline.output import current
         from pipeline.provenance import file_attrs
+        from pipeline.store import Features
 
         plan, output = plan_of(self), output_of(self)
         output.adopt()
-        record_failures(self, plan.items, outcomes, output)
-        output.finish(plan.manifest, file_attrs(plan.manifest.dataset), plan.outdated)
+        known = Features([current(part, plan.wanted) for part in output.parts()])
+        record_failures(self, plan.items, outcomes, output, known)
+        output.finish(plan.manifest, file_attrs(plan.manifest.dataset), plan.wanted)
 
 
 def output_of(stage: Extract) -> Output:

@@ -9,9 +9,10 @@ import pytest
 
 from pipeline.errors import BadFeatureFile
 from pipeline.output import Output
+from pipeline.parts import read_ledger
 from pipeline.publish import publish
 from pipeline.records import Manifest, Video
-from pipeline.store import Features, read_ledger
+from pipeline.store import Features
 from tests.unit.features import ATTRS, rows, shard, video
 
 MANIFEST = Manifest("test", (Video("v1", None), Video("v2", None)))
@@ -22,7 +23,7 @@ def test_shards_become_one_file_and_go(tmp_path: Path) -> None:
     with output.owned():
         shard(output.shard("one"), video("v1"))
         shard(output.shard("two"), video("v2", seed=3))
-        output.finish(MANIFEST, ATTRS, frozenset())
+        output.finish(MANIFEST, ATTRS, {})
     assert [f.name for f in tmp_path.iterdir()] == ["features.h5"]
     with Features.open(tmp_path / "features.h5") as features:
         np.testing.assert_array_equal(features.rows("a:x", "v2"), rows(3, seed=3))
@@ -33,7 +34,7 @@ def test_a_folder_of_shards_reads_like_the_file(tmp_path: Path) -> None:
         with output.owned():
             shard(output.shard("one"), video("v2", 2, seed=1))
             shard(output.shard("two"), video("v1", 4, seed=2))
-            output.finish(MANIFEST, ATTRS, frozenset())
+            output.finish(MANIFEST, ATTRS, {})
     with Features.open(tmp_path / "features.h5") as file, Features.open(tmp_path / "features") as folder:
         assert list(file.videos["id"]) == list(folder.videos["id"])
         for name in ("v1", "v2"):
@@ -93,11 +94,11 @@ def test_parts_of_a_divided_job_are_folded_by_a_run_without_part(tmp_path: Path)
         output = Output(tmp_path / "features.h5", share)
         with output.owned():
             shard(output.shard("s"), video(name, seed=len(share)))
-            output.finish(MANIFEST, ATTRS, frozenset())
+            output.finish(MANIFEST, ATTRS, {})
         assert not (tmp_path / "features.h5").exists()
     whole = Output(tmp_path / "features.h5")
     with whole.owned():
-        whole.finish(MANIFEST, ATTRS, frozenset())
+        whole.finish(MANIFEST, ATTRS, {})
     with Features.open(tmp_path / "features.h5") as features:
         assert list(features.stream("a:x").count) == [3, 3]
 
@@ -110,7 +111,7 @@ def test_a_shard_that_is_written_again_counts_anew(tmp_path: Path) -> None:
         shard(output.shard("b"), video("v1", status="failed"), video("v2"))
         output.adopt()
         shard(output.shard("a"), video("v1", 4))
-        output.finish(MANIFEST, ATTRS, frozenset())
+        output.finish(MANIFEST, ATTRS, {})
     with Features.open(tmp_path / "features") as features:
         assert list(features.stream("a:x").status) == [1, 1]
 
@@ -120,8 +121,8 @@ def test_dropping_a_stream_leaves_the_others(tmp_path: Path) -> None:
     with output.owned():
         shard(output.shard("both"), video("v1", streams=("a:x", "b:y")))
         shard(output.shard("one"), video("v2"))
-        output.drop(frozenset({"a:x"}))
-        output.finish(MANIFEST, ATTRS, frozenset())
+        output.drop({"a:x": {"other": "settings"}})
+        output.finish(MANIFEST, ATTRS, {})
     with Features.open(tmp_path / "features.h5") as features:
         assert set(features.streams) == {"b:y"}
         np.testing.assert_array_equal(features.rows("b:y", "v1"), rows(3, seed=1))

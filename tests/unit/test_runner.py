@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.cluster import local
-from pipeline.errors import MissingWeights
+from pipeline.errors import MissingWeights, PipelineError
 from pipeline.runner import Loop, make_chunks, run
 from tests.unit.toystage import Number, Numbers, times_run
 
@@ -52,3 +52,9 @@ def test_a_dead_worker_costs_one_retry_and_blames_no_other(tmp_path: Path) -> No
     assert failed == {"2": "the worker died (2 times)", "8": "unexpected ValueError: odd"}
     assert all(times_run(tmp_path, str(i)) <= 2 for i in range(10) if i not in {2})
     assert times_run(tmp_path, "2") <= 3  # with its chunk, and twice alone
+
+
+def test_a_run_in_which_nothing_works_ends(tmp_path: Path) -> None:
+    numbers = tuple(Number(str(i), 20, "raise") for i in range(9))
+    with pytest.raises(PipelineError, match="5 items in a row failed"):
+        run(Numbers(numbers, tmp_path), Loop())

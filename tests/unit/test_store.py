@@ -4,12 +4,13 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.errors import BadFeatureFile, UnknownName
+from pipeline.errors import BadFeatureFile, PresetMismatch, UnknownName
+from pipeline.parts import read_part
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 from pipeline.shards import fold, verify_part
-from pipeline.store import Features, read_part
+from pipeline.store import Features
 from pipeline.tables import write_tables
-from tests.unit.features import ATTRS, rows, shard, video
+from tests.unit.features import ATTRS, head, rows, shard, video
 
 
 def test_rows_come_back_as_written(tmp_path: Path) -> None:
@@ -110,3 +111,26 @@ def test_missing_and_foreign_files(tmp_path: Path) -> None:
         f["x"] = 1
     with pytest.raises(BadFeatureFile, match="format none"):
         read_part(tmp_path / "other.h5")
+
+
+def test_rows_of_another_file_of_that_name_do_not_count(tmp_path: Path) -> None:
+    old = shard(tmp_path / "old.h5", video("v1", 3, streams=("a:x", "b:y")))
+    new = shard(tmp_path / "new.h5", video("v1", 5, source_size=9))
+    with Features([read_part(old), read_part(new)]) as features:
+        assert list(features.stream("a:x").count) == [5]
+        assert list(features.stream("b:y").status) == [0]
+
+
+def test_a_failure_of_one_stream_leaves_what_is_known_of_the_video(tmp_path: Path) -> None:
+    old = shard(tmp_path / "old.h5", video("v1", 3, streams=("b:y",), width=320))
+    new = shard(tmp_path / "new.h5", video("v1", status="failed", decoded=0.0))
+    with Features([read_part(old), read_part(new)]) as features:
+        assert features.videos["width"][0] == 320
+        assert (features.stream("a:x").status[0], features.stream("b:y").status[0]) == (3, 1)
+
+
+def test_parts_of_other_settings_do_not_mix(tmp_path: Path) -> None:
+    one = shard(tmp_path / "one.h5", video("v1"))
+    two = shard(tmp_path / "two.h5", video("v2", streams=("a:x",)), **{"a:x": head(fps=2.0)})
+    with pytest.raises(PresetMismatch, match=r"two\.h5 holds stream a:x with other settings"):
+        Features([read_part(one), read_part(two)])

@@ -61,7 +61,7 @@ def test_every_video_is_accounted_for(undisturbed: Path) -> None:
     reasons = {f["video"]: f["reason"] for f in shown["failures"]}
     assert "empty file" in reasons["v011"]
     assert "audio only" in reasons["v014"]
-    listed = [json.loads(line) for line in (undisturbed.parent / "failures.jsonl").read_text().splitlines()]
+    listed = [json.loads(line) for line in (undisturbed.parent / "features.failures.jsonl").read_text().splitlines()]
     assert {f["item"] for f in listed if f["status"] == "failed"} == {"v011", "v014"}
     out, _ = pipeline("verify", undisturbed)
     assert out.endswith("no problems\n")
@@ -72,7 +72,12 @@ def test_same_file_from_no_and_two_workers_and_any_chunks(videos: Path, undistur
     assert_same(undisturbed, tmp_path / "two.h5")
     pipeline(*words(videos, tmp_path / "one.h5", workers=0, chunk=1e6), code=1)
     assert_same(undisturbed, tmp_path / "one.h5")
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["failures.jsonl", "one.h5", "two.h5"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == [
+        "one.failures.jsonl",
+        "one.h5",
+        "two.failures.jsonl",
+        "two.h5",
+    ]
 
 
 def test_a_second_run_does_only_what_is_missing(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ def test_a_changed_video_and_a_mended_one_are_noticed(shared: Path, tmp_path: Pa
     assert "2 videos to extract, 1 done before, 2 changed" in err
     with Features.open(tmp_path / "out/features.h5") as features:
         assert list(features.stream("colors:resnet152").status) == [1, 1, 1]
-    assert not (tmp_path / "out/failures.jsonl").exists()
+    assert not (tmp_path / "out/features.failures.jsonl").exists()
 
 
 def test_force_makes_one_stream_anew_and_leaves_the_others(shared: Path, tmp_path: Path) -> None:
@@ -117,6 +122,42 @@ def test_force_makes_one_stream_anew_and_leaves_the_others(shared: Path, tmp_pat
     assert after["streams/colors:resnet152/values"].dtype == "float32"
     for name in (name for name in before if "s3d_howto100m" in name and before[name].dtype != object):
         assert (before[name] == after[name]).all()
+
+
+def test_forced_settings_resume_and_do_not_mix(shared: Path, tmp_path: Path) -> None:
+    """A killed `--force` goes on where it stopped; the command of before is refused meanwhile."""
+    root, out = shared / "data/videos/go_mp4", tmp_path / "features.h5"
+    args = ["run", "extract", "--dataset", "files", "--root", root, "--workers", "0", "--out", out]
+    old, new = [*args, "--extractor", "colors"], [*args, "--extractor", "colors", "--dtype", "float32", "--force"]
+    pipeline(*old, code=1)
+    keep = out.read_bytes()
+    pipeline(*new, code=1)
+    shutil.copyfile(out, tmp_path / "undisturbed.h5")
+    # The state of a kill between two chunks: the old file, and one shard of the new settings.
+    out.write_bytes(keep)
+    one = ["run", "extract", "--dataset", "files", "--root", root / "sample.mp4", "--workers", "0"]
+    shards = tmp_path / "features.h5.shards"
+    shards.mkdir()
+    pipeline(*one, "--extractor", "colors", "--dtype", "float32", "--out", shards)
+    (shards / "tables.h5").unlink()
+    assert "was float16, is float32" in error(*new[:-1])
+    assert "was float32, is float16" in error(*old)
+    assert "leave out --limit" in error(*new, "--limit", "1")
+    _, err = pipeline(*new, code=1)
+    assert "2 videos to extract, 1 done before" in err
+    assert_same(tmp_path / "undisturbed.h5", out)
+
+
+def test_a_changed_video_is_stale_in_every_stream(shared: Path, tmp_path: Path) -> None:
+    shutil.copyfile(shared / "data/videos/go_mp4/sample.mp4", tmp_path / "a.mp4")
+    args = ["run", "extract", "--dataset", "files", "--root", tmp_path, "--workers", "0", "--out", tmp_path / "o/f.h5"]
+    both, one = "colors:resnet152,colors:s3d_howto100m", "colors:resnet152"
+    pipeline(*args, "--extractor", both)
+    shutil.copyfile(shared / "data/videos/decord/video_0.mov", tmp_path / "a.mp4")
+    pipeline(*args, "--extractor", one)
+    _, err = pipeline(*args, "--extractor", both)
+    assert "1 videos to extract, 0 done before" in err
+    assert pipeline("verify", tmp_path / "o/f.h5")[0].endswith("no problems\n")
 
 
 def test_folder_output_reads_like_the_file(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
@@ -177,7 +218,7 @@ def test_killed_and_resumed(videos: Path, undisturbed: Path, tmp_path: Path, wha
         out.unlink(missing_ok=True)
     pipeline(*words(videos, out, 2), code=1)
     assert_same(undisturbed, out)
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["failures.jsonl", "features.h5"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["features.failures.jsonl", "features.h5"]
 
 
 @pytest.mark.slow
@@ -211,7 +252,7 @@ def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     assert "--part 3/2" in error(*colors, out, "--part", "3/2")
     assert "--limit 0" in error(*colors, out, "--limit", "0")
     assert "--device tpu" in error(*colors, out, "--device", "tpu")
-    assert "ends in .h5" in error(*colors, tmp_path / "f.hdf")
+    assert "expected a name in .h5" in error(*colors, tmp_path / "f.hdf")
     assert "dtype was float16, is float32" in error(*colors, undisturbed, "--dtype", "float32")
     truncated = tmp_path / "cut.h5"
     truncated.write_bytes(undisturbed.read_bytes()[:5000])
@@ -231,4 +272,4 @@ def test_msrvtt_as_the_readme_says(shared: Path, tmp_path: Path) -> None:
     found = arrays(tmp_path / "msrvtt.h5")
     assert len(found["captions/text"]) == 201_000  # 200,000 and the 1,000 sentences of the 1k-A test
     assert len(found["splits/split1/train/clips"]) == 9_000
-    assert len((tmp_path / "missing.txt").read_text().splitlines()) == 9_989
+    assert len((tmp_path / "msrvtt.missing.txt").read_text().splitlines()) == 9_989

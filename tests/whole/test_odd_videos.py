@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import threading
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from pipeline.decode import DecoderKilled, Decoding
@@ -78,9 +78,8 @@ def test_a_killed_ffmpeg_blames_no_video(sent: signal.Signals, tmp_path: Path) -
     decoding = Decoding(path, probe(path), [X101])
     frames = iter(decoding)
     next(frames)
-    tasks = Path("/proc/self/task").iterdir()
-    (child,) = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
-    threading.Timer(0.2, os.kill, (child, sent)).start()
+    (child,) = (p for p in psutil.Process().children() if "ffmpeg" in p.name())
+    threading.Timer(0.2, child.send_signal, (sent,)).start()
     time.sleep(0.5)  # meanwhile ffmpeg waits for us: it is far from its end
     with pytest.raises(DecoderKilled):
         list(frames)

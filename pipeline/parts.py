@@ -1,0 +1,127 @@
+"""The HDF5 files that make a feature file, and what is in each besides rows.
+
+A feature file is one file, or a folder of shards with the same layout (docs/feature-file.md).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import BadFeatureFile
+
+FORMAT = 1
+"""Version of the layout."""
+
+VIDEO_COLUMNS: dict[str, Any] = {
+    "duration": 0.0,  # seconds the container promises; 0 when it does not say
+    "decoded": 0.0,  # seconds that were decoded
+    "first_frame": 0.0,  # seconds from the container's start to the first frame
+    "frames": 0,  # frames of the source that were decoded
+    "width": 0,  # after rotation
+    "height": 0,
+    "fps": 0.0,  # as the container tells it
+    "stream": -1,  # index of the decoded stream in its container
+    "codec": "",
+    "color": "",  # matrix and range as tagged, or 'untagged'
+    "source_size": 0,  # bytes
+    "source_mtime": 0,  # nanoseconds
+    "ffmpeg": "",  # version of the program that decoded it
+}
+"""Columns of `videos/` besides id, status and reason, with what stands there before a video is decoded."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One HDF5 file as read: its metadata, without rows."""
+
+    path: Path
+    attrs: dict[str, Any]
+    videos: dict[str, NDArray[Any]]
+    streams: dict[str, dict[str, Any]]
+    tables: tuple[str, ...]
+    """Names of the groups besides videos and streams: clips, captions, splits, words ..."""
+
+
+def _strings(dataset: h5py.Dataset) -> NDArray[np.object_]:
+    return np.asarray(dataset.asstr()[()], dtype=object)
+
+
+def read_column(dataset: h5py.Dataset) -> NDArray[Any]:
+    """Return a column of a table: numbers as they are, text as an object array of str."""
+    return _strings(dataset) if h5py.check_string_dtype(dataset.dtype) else np.asarray(dataset[()])
+
+
+def _read_stream(group: h5py.Group) -> dict[str, Any]:
+    values = group["values"]
+    if zlib.crc32(group["crc32"][()].tobytes()) != int(group.attrs["checksum"]):
+        raise ValueError(f"the checksums of stream {group.name} are not what they were")
+    return {
+        "dim": int(values.shape[1]),
+        "rows": int(values.shape[0]),
+        "dtype": values.dtype,
+        # An array without rows has no place in the file.
+        "at": values.id.get_offset() or 0,
+        "settings": json.loads(group.attrs["settings"]),
+        "provenance": json.loads(group.attrs["provenance"]),
+        **{name: read_column(group[name]) for name in ("offsets", "status", "crc32", "reason")},
+    }
+
+
+def read_part(path: Path) -> Part:
+    """Return the metadata of one HDF5 file. Raises BadFeatureFile when it cannot be read."""
+    try:
+        with h5py.File(path, "r") as file:
+            if int(file.attrs.get("format", -1)) != FORMAT:
+                found = file.attrs.get("format", "none")
+                raise BadFeatureFile(f"{path}: feature-file format {found}, this program reads {FORMAT}")
+            return Part(
+                path=path,
+                attrs=dict(file.attrs.items()),
+                videos={name: read_column(file["videos"][name]) for name in file["videos"]},
+                streams={name: _read_stream(file["streams"][name]) for name in file["streams"]},
+                tables=tuple(sorted(set(file) - {"videos", "streams"})),
+            )
+    except FileNotFoundError:
+        raise BadFeatureFile(f"no feature file {path}; `pipeline run extract` writes one") from None
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        cure = "restore it from a copy, or move it away and run again"
+        raise BadFeatureFile(f"{path} is damaged or not a feature file ({why}); {cure}") from error
+
+
+def part_files(path: Path) -> list[Path]:
+    """Return the HDF5 files of a feature file: itself, or a folder's tables and shards in their order."""
+    if not path.is_dir():
+        return [path]
+    files = [path / name for name in ("tables.h5", *read_ledger(path)) if (path / name).exists()]
+    if not files:
+        raise BadFeatureFile(f"no feature file in folder {path}; `pipeline run extract --out {path}` writes one")
+    return files
+
+
+def ledger_entries(folder: Path) -> list[dict[str, Any]]:
+    """Return what a folder's ledgers say of shards, in the order these were made; torn lines are passed over."""
+    entries: list[dict[str, Any]] = []
+    for ledger in folder.glob("manifest*.jsonl"):
+        for line in ledger.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+                entries.append({"shard": str(entry["shard"]), "made": int(entry["made"]), **entry})
+            except (ValueError, KeyError, TypeError):
+                continue
+    return sorted(entries, key=lambda entry: (entry["made"], entry["shard"]))
+
+
+def read_ledger(folder: Path) -> list[str]:
+    """Return the names of the shards that a folder's ledgers list and that are there, oldest first."""
+    names = [entry["shard"] for entry in ledger_entries(folder)]
+    # The last entry counts: a shard that was written again moves to the end.
+    return [name for name in reversed(dict.fromkeys(reversed(names))) if (folder / name).exists()]
