@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pipeline.errors import PipelineError
+from pipeline.errors import BadSetting, PipelineError
 from pipeline.stages.extract import Extract
 
 app = App(
@@ -54,6 +54,8 @@ def _extract(
     extractor = tuple(name for text in stage.extractor for name in text.split(",") if name)
     stage = replace(stage, extractor=extractor, out=stage.out.absolute())  # workers may stand in another folder
     plan.check_flags(stage)
+    if workers is not None and workers < 0:
+        raise BadSetting(f"--workers {workers}: expected 0 or more")
     if dry_run:
         return dryrun.print_plan(stage, workers)
     return launch.launch(stage, workers, scheduler)

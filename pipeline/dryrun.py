@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
 
+from pipeline.decode import DecoderKilled
 from pipeline.devices import mine, resolve
 from pipeline.errors import BadVideo
-from pipeline.extraction import batchers_for, cut
+from pipeline.extraction import Frames, batchers_for, cut
 from pipeline.launch import default_workers
 from pipeline.plan import Item, Plan, rows_of
 from pipeline.probe import probe
@@ -93,19 +95,27 @@ def _seconds(item: Item) -> float:
 
 def _pace(stage: Extract, items: Sequence[Item]) -> float:
     """Return seconds of one worker's work for a second of video, from a short extraction of middling videos."""
+    import torch
+
+    torch.set_num_threads(1)  # as in a worker
     readable = sorted((item for item in items if item.seconds > 0), key=lambda item: item.seconds)
-    batchers = batchers_for(readable[:1], stage, mine(stage.device))
+    batchers = batchers_for(readable, stage, mine(stage.device))
     begun, done = time.monotonic(), 0.0
     for item in readable[len(readable) // 2 :]:
         first = item.jobs[0].preset
-        for preset, row, frames in takewhile(lambda _: time.monotonic() - begun < BUDGET, cut(item, probe(item.path))):
-            list(batchers[preset].add((item.id, row), frames))
-            done += 1 / first.rows_per_second if preset == first.name else 0.0
+        with suppress(BadVideo, DecoderKilled):
+            for preset, row, frames in takewhile(lambda _: time.monotonic() - begun < BUDGET, _cut(item)):
+                batchers[preset].add((item.id, row), frames)
+                done += 1 / first.rows_per_second if preset == first.name else 0.0
         if time.monotonic() - begun >= BUDGET / 4:
             break
     for batcher in batchers.values():
-        list(batcher.flush())
+        batcher.flush()
     return (time.monotonic() - begun) / done if done else 0.0
+
+
+def _cut(item: Item) -> Iterator[tuple[str, int, Frames]]:
+    yield from cut(item, probe(item.path))
 
 
 def _clock(seconds: float) -> str:

@@ -84,7 +84,7 @@ def _name(chunk: Sequence[Item], heads: Mapping[str, StreamHead]) -> str:
 def _network(job: Job, device: str) -> nn.Module:
     try:
         return network(job.preset, job.weights, device)
-    except ExtractorError as error:
+    except (ExtractorError, OSError) as error:  # the file may be on the client's machine only
         raise MissingWeights(str(error)) from None
 
 

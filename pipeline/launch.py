@@ -12,7 +12,6 @@ from pathlib import Path
 import orjson
 
 from pipeline.devices import gpus, resolve
-from pipeline.errors import BadSetting
 from pipeline.output import Output
 from pipeline.publish import publish
 from pipeline.records import Outcome
@@ -55,8 +54,6 @@ def _announce(stage: Extract) -> None:
 
 
 def _pool(stage: Extract, workers: int | None, scheduler: str) -> AbstractContextManager[Pool]:
-    if workers is not None and workers < 0:
-        raise BadSetting(f"--workers {workers}: expected 0 or more")
     if scheduler:  # its workers have devices of their own
         from pipeline.cluster import existing
 

@@ -13,7 +13,7 @@ import extractors
 from pipeline import datasets, stages
 
 FAILURES = 20
-"""How many failures are printed; the file and failures.jsonl have them all."""
+"""How many failures are printed; the file and its failures.jsonl have them all."""
 
 
 def _console(width: int | None = None, soft_wrap: bool = False) -> Console:

@@ -28,13 +28,15 @@ def file_attrs(dataset: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the git commit of the program, '' when it is not run from a checkout."""
-    here = Path(__file__).parent
+    """Return the git commit of the program, '' when it is not run from a checkout of its own."""
+    if not _git("ls-files", Path(__file__).name):  # installed inside somebody else's checkout
+        return ""
+    return _git("describe", "--always", "--dirty")
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *words]
     try:
-        found = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty"],
-            capture_output=True, text=True, check=False, timeout=10,
-        )  # fmt: skip
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
-    return found.stdout.strip()

@@ -120,15 +120,22 @@ def coverage(path: Path) -> list[str]:
 
 
 def _verify_tables(features: Features) -> Iterator[str]:
-    sizes = {"video": len(features.videos["id"])}
-    seen: set[str] = set()
+    """Check that every table points inside the one it refers to; the first part that has a table counts."""
+    sizes = {"videos": len(features.videos["id"])}
     for part in features.parts:
         with h5py.File(part.path, "r") as file:
-            for table, column, target in (("clips", "video", "clip"), ("captions", "clip", "caption")):
-                if table not in file or table in seen:
-                    continue
-                seen.add(table)
-                values = read_column(file[table][column])
-                sizes[target] = len(values)
-                if len(values) and not (values.min() >= 0 and values.max() < sizes[column]):
-                    yield f"{table}/{column} points outside its table"
+            for table, column, target in (("clips", "video", "videos"), ("captions", "clip", "clips")):
+                if table in file and table not in sizes:
+                    sizes[table] = len(file[table]["id"])
+                    yield from _outside(file[table], column, sizes.get(target, 0))
+            if "splits" in file and "splits" not in sizes:
+                sizes["splits"] = 1
+                for group in (side for split in file["splits"].values() for side in split.values()):
+                    for target in ("clips", "captions"):
+                        yield from _outside(group, target, sizes.get(target, 0))
+
+
+def _outside(group: h5py.Group, column: str, size: int) -> Iterator[str]:
+    values = read_column(group[column])
+    if len(values) and not (values.min() >= 0 and values.max() < size):
+        yield f"{group.name}/{column} points outside its table"

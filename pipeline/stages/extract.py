@@ -46,7 +46,7 @@ class Extract:
     retry_failed: bool = False
     """Also try again what failed before."""
     force: bool = False
-    """Make the named streams anew, whatever is there."""
+    """Make the named streams anew. With other settings than those there, this takes whole streams."""
     chunk_seconds: float = 120.0
     """Seconds of video that one task takes, and that a killed worker loses."""
 
