@@ -10,6 +10,7 @@ from rich.console import Console
 
 import extractors
 from pipeline.cli import app as pipeline_app
+from pipeline.printing import geometry
 from train.cli import app as train_app
 
 HERE = Path(__file__).parent
@@ -56,11 +57,10 @@ def presets() -> str:
     for name in extractors.names():
         for p in extractors.get(name).PRESETS.values():
             c = p.chain
-            geometry = f"short side {c.short_side}, {f'crop {c.crop}' if c.crop else 'no crop'}, {c.scaler}"
-            geometry = f"square crop, then {c.short_side}, {c.scaler}" if c.crop_first else geometry
+            where = f"{geometry(c)}, {c.scaler}"
             pixels = f"/{p.scale:g} − {p.mean}, / {p.std}"
             dims = ", ".join(f"{o.layer} {o.dim}" for o in p.outputs)
-            cells = (f"`{p.name}`", f"{p.rows_per_second:g}", dims, f"{p.frames} at {c.fps:g} fps", geometry, pixels)
+            cells = (f"`{p.name}`", f"{p.rows_per_second:g}", dims, f"{p.frames} at {c.fps:g} fps", where, pixels)
             lines.append(f"| {' | '.join([*cells, f'`{p.weights.file}`'])} |")
             notes.append(f"* `{p.name}`: {p.source}")
     lines.append("| `timm:MODEL` | 1 | the model's | 1 at 1 fps | the model's own | the model's own | timm's |")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import extractors
+from extractors.spec import Chain
 from pipeline import datasets, stages
 
 FAILURES = 20
@@ -59,7 +60,7 @@ def _presets(extractor: str) -> list[dict[str, Any]]:
             "fps": preset.chain.fps,
             "frames": preset.frames,
             "rows_per_second": preset.rows_per_second,
-            "geometry": _geometry(preset.chain.short_side, preset.chain.crop, preset.chain.crop_first),
+            "geometry": geometry(preset.chain),
             "scaler": preset.chain.scaler,
             "weights": preset.weights.file,
             "license": preset.weights.license,
@@ -69,10 +70,11 @@ def _presets(extractor: str) -> list[dict[str, Any]]:
     ]
 
 
-def _geometry(short_side: int, crop: int | None, crop_first: bool) -> str:
-    if crop_first:
-        return f"square crop, then {short_side}"
-    return f"short side {short_side}, {f'crop {crop}' if crop else 'no crop'}"
+def geometry(chain: Chain) -> str:
+    """Return a chain's scaling and crop in words."""
+    if chain.crop_first:
+        return f"square crop, then {chain.short_side}"
+    return f"short side {chain.short_side}, {f'crop {chain.crop}' if chain.crop else 'no crop'}"
 
 
 def _first_line(thing: Any) -> str:
