@@ -30,16 +30,26 @@ def program() -> str:
     return shutil.which("ffmpeg") or str(imageio_ffmpeg.get_ffmpeg_exe())
 
 
+def _told(program: str) -> str:
+    """Return what `ffmpeg -version` prints. It may be killed from outside like any other: that proves nothing."""
+    for _ in range(3):
+        try:
+            told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
+            if told.returncode >= 0:
+                told.check_returncode()
+                return told.stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            raise BadSetting(f"'{program}' does not run: {error}; put an ffmpeg that works first on PATH") from error
+    raise BadSetting(f"'{program}' is killed whenever it runs; put an ffmpeg that works first on PATH")
+
+
 @lru_cache
 def version(program: str) -> str:
     """Return the version of an ffmpeg program, '9.0.2'; a build without a number gives its own name.
 
     Raises BadSetting when it does not run.
     """
-    try:
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BadSetting(f"'{program}' does not run: {error}; put an ffmpeg that works first on PATH") from error
+    told = _told(program)
     name = re.match(r"ffmpeg version (\S+)", told)
     if name is None:
         raise BadSetting(f"'{program}' is not ffmpeg: it says '{told[:60].strip()}'; put ffmpeg first on PATH")

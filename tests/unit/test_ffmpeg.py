@@ -245,3 +245,12 @@ def test_what_is_not_there_cannot_be_read(tmp_path: Path) -> None:
         probe(tmp_path / "none.mp4")
     with pytest.raises(BadVideo, match=r"^not a file$"):
         probe(tmp_path)
+
+
+def test_a_version_call_that_is_killed_is_made_again(tmp_path: Path) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text(
+        f"#!/bin/sh\n[ -e {tmp_path}/again ] || {{ touch {tmp_path}/again; kill -9 $$; }}\necho ffmpeg version 7.1\n"
+    )
+    program.chmod(0o755)
+    assert ffmpeg.version(str(program)) == "7.1"

@@ -202,11 +202,11 @@ def disturb(args: list[str | Path], what: str, moment: random.Random) -> bool:
     victims = running(main, what) if process.poll() is None else []
     if victims:
         moment.choice(victims).send_signal(signal.SIGKILL)
-    process.communicate(timeout=300)
+    _, err = process.communicate(timeout=300)
     _, alive = psutil.wait_procs(others, timeout=60)
     assert not alive, "processes outlived the run"
     if what != "main":
-        assert process.returncode == 1, "all but the two videos that cannot be read"
+        assert process.returncode == 1, f"all but the two videos that cannot be read: {err}"
     return bool(victims)
 
 
