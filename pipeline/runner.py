@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 DEATHS = 2
 """How often an item that runs alone may cost a worker its life before it is called failed."""
 
-SHARES = 4
-"""Chunks for each worker at least, so that they end at about the same time."""
+SHARES = 16
+"""Chunks for each worker at least: durations are often guesses, and the last chunk is what others wait for."""
 
 
 class Item(Protocol):
