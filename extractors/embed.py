@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from extractors import get, weights
+from extractors import weights
 from extractors.preprocess import pad_row, to_input
 from extractors.spec import ExtractorError, Preset
 
@@ -18,8 +18,7 @@ Row = NDArray[np.float32]
 
 def network(preset: Preset, found: weights.Found, device: str | torch.device = "cpu") -> nn.Module:
     """Return the preset's network with the weights `found`, on `device`, frozen and in eval mode."""
-    net = get(preset.extractor).network(preset)
-    weights.load(preset, net, found)
+    net = weights.make(preset, found)
     layout = torch.channels_last if preset.frames == 1 else torch.channels_last_3d
     return net.to(device=device, memory_format=layout).eval().requires_grad_(False)  # type: ignore[call-overload,no-any-return]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -11,14 +12,14 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.request import urlopen
 
-import torch
-from torch import Tensor, nn
-
-from extractors import checkpoints, get, names
+from extractors import get, names
 from extractors.spec import ExtractorError, Preset, Weights
+
+if TYPE_CHECKING:  # finding weights takes no torch, whose import takes seconds
+    from torch import Tensor, nn
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +57,14 @@ def find(preset: Preset, given: str | None = None) -> Found:
 
 
 def load(preset: Preset, network: nn.Module, found: Found) -> None:
-    """Fill `network`, which the preset's extractor made, with the weights `found`: all of them, exactly, as float32.
+    """Fill `network`, which the preset's extractor made, with the weights in `found.path`: all, exactly, as float32.
 
-    Random weights are the same in every process. Raises ExtractorError for a file that is no checkpoint, that is
-    another network's (it says whose) or that lacks keys (it names them).
+    Raises ExtractorError for a file that is no checkpoint, that is another network's (it says whose) or that lacks
+    keys (it names them).
     """
-    if found.path is None:
-        network.load_state_dict(_random(preset))
-        return
+    from extractors import checkpoints
+
+    assert found.path is not None
     wanted = network.state_dict()
     read = checkpoints.read(found.path)
     state = get(preset.extractor).convert(read, preset)
@@ -76,7 +77,7 @@ def load(preset: Preset, network: nn.Module, found: Found) -> None:
 
 def _published(preset: Preset) -> Found:
     weights = preset.weights
-    cached = Path(torch.hub.get_dir()) / "checkpoints" / weights.file
+    cached = cache() / weights.file
     if cached.is_file():
         return Found("cache", cached, _checked(cached, weights.sha256, "delete it, and it is downloaded again"))
     packaged = _packaged(weights)
@@ -87,6 +88,12 @@ def _published(preset: Preset) -> Found:
     except (OSError, ValueError) as error:
         cure = f"put it at {cached} or give --weights {preset.name}=FILE. {weights.note}"
         raise ExtractorError(f"no {weights.file} for {preset.name}: {error}; {cure}".strip()) from None
+
+
+def cache() -> Path:
+    """Return the folder where torch hub keeps checkpoints, which other programs of the user's may have filled."""
+    xdg = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return Path(os.environ.get("TORCH_HOME", f"{xdg}/torch")).expanduser() / "hub" / "checkpoints"
 
 
 def _given(preset: Preset, given: str) -> Found:
@@ -153,11 +160,19 @@ def _fetch(url: str, part: Path) -> None:
             raise ValueError("a web page came instead")
 
 
-def _random(preset: Preset) -> dict[str, Any]:
-    """Return the state dict of a network made with a fixed seed, leaving the caller's random numbers alone."""
+def make(preset: Preset, found: Found) -> nn.Module:
+    """Return the preset's network with the weights `found`. Random ones are the same in every process.
+
+    Leaves the caller's random numbers alone. Raises what `load` raises.
+    """
+    import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_SEED)
-        return get(preset.extractor).network(preset).state_dict()
+        network = get(preset.extractor).network(preset)
+    if found.path is not None:
+        load(preset, network, found)
+    return network
 
 
 def _differences(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
@@ -183,6 +198,8 @@ def _verdict(
 ) -> str:
     """Say which network a checkpoint that does not fit looks like."""
     share = _agreement(state, wanted)
+    from extractors import checkpoints
+
     looks = _other_preset(preset, read, max(share, 0.95)) or checkpoints.describe(read)
     if looks and looks != checkpoints.describe(wanted):
         return f"is no checkpoint of {preset.name}: it looks like {looks}"
@@ -193,6 +210,8 @@ def _verdict(
 
 def _other_preset(preset: Preset, read: Mapping[str, Tensor], share: float) -> str | None:
     """Return the name of another network of ours of whose tensors `read` has more than `share`."""
+    import torch
+
     networks = {p.weights.file: p for name in names() for p in reversed(get(name).PRESETS.values())}
     for other in networks.values():
         if other.weights.file not in {"", preset.weights.file}:

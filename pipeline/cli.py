@@ -15,6 +15,8 @@ from rich.console import Console
 
 from pipeline.errors import BadSetting, PipelineError
 from pipeline.stages.extract import Extract
+from pipeline.stages.idf import Idf
+from pipeline.stages.tag import Tag
 
 app = App(
     name="pipeline",
@@ -25,6 +27,7 @@ app = App(
 run = App(name="run", help="Run one stage.")
 app.command(run)
 
+TAG, IDF = Tag(), Idf()
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
@@ -51,14 +54,104 @@ def _extract(
     """
     from pipeline import dryrun, launch, plan
 
-    extractor = tuple(name for text in stage.extractor for name in text.split(",") if name)
-    stage = replace(stage, extractor=extractor, out=stage.out.absolute())  # workers may stand in another folder
+    # Workers may stand in another folder.
+    stage = replace(stage, extractor=_commas(stage.extractor), out=stage.out.absolute())
     plan.check_flags(stage)
-    if workers is not None and workers < 0:
-        raise BadSetting(f"--workers {workers}: expected 0 or more")
+    _check_workers(workers)
     if dry_run:
         return dryrun.print_plan(stage, workers)
     return launch.launch(stage, workers, scheduler)
+
+
+@run.command(name="tag")
+def _tag(
+    stage: Annotated[Tag, Parameter(name="*")] = TAG,
+    *,
+    dataset: str = "",
+    root: str = "",
+    dedup: bool = False,
+    workers: int | None = None,
+    scheduler: str = "",
+) -> int:
+    """Tag the captions of a feature file: words, lemmas, parts of speech, by spaCy.
+
+    Parameters
+    ----------
+    dataset
+        Data set whose captions to take first; without a feature file this writes one with captions only.
+    root
+        Folder of that data set; default $DATA_ROOT/DATASET, data/DATASET.
+    dedup
+        Leave out captions of that data set that repeat another of their clip.
+    workers
+        Worker processes; 0 is a plain loop. Default: as many as cores, fewer where there is little to do.
+    scheduler
+        Address of a Dask scheduler that is already there.
+
+    """
+    from pipeline import caption_runs, loading
+
+    _check_workers(workers)
+    if (root or dedup) and not dataset:
+        raise BadSetting(f"--{'root' if root else 'dedup'} is about --dataset, which is not given")
+    stage = replace(stage, features=stage.features.absolute(), interest=_commas(stage.interest))
+    manifest = loading.load(dataset, root, dedup=dedup) if dataset else None
+    return caption_runs.tag(stage, manifest, workers, scheduler)
+
+
+@run.command(name="idf")
+def _idf(
+    stage: Annotated[Idf, Parameter(name="*")] = IDF,
+    *,
+    plot: Path | None = None,
+    most: int = 20,
+    json_: Json = False,
+    workers: int | None = None,
+    scheduler: str = "",
+) -> int:
+    """Weigh the words of a feature file's captions by inverse document frequency. Tags them first if need be.
+
+    Parameters
+    ----------
+    plot
+        Picture of the highest and lowest idf to draw, .svg or .png.
+    most
+        How many words of each kind are listed.
+    workers
+        Worker processes; 0 is a plain loop. Default: as many as cores, fewer where there is little to do.
+    scheduler
+        Address of a Dask scheduler that is already there.
+
+    """
+    from pipeline import caption_runs, printing, wordstats
+
+    _check_workers(workers)
+    if plot is not None and plot.suffix not in wordstats.PICTURES:
+        raise BadSetting(f"--plot {plot}: expected a name in {' or '.join(wordstats.PICTURES)}")
+    stage = replace(stage, features=stage.features.absolute())
+    if code := caption_runs.idf(stage, workers, scheduler):
+        return code
+    found = wordstats.summary(stage.features, most)
+    if plot is not None:
+        wordstats.plot(found, plot)
+    return printing.print_json(found) if json_ else printing.print_all(wordstats.tables(found))
+
+
+@app.command(name="join")
+def _join(files: Annotated[list[Path], Parameter(required=True)], /, *, out: Path) -> int:
+    """Join feature files of one data set: the first file's captions, all files' streams.
+
+    Parameters
+    ----------
+    files
+        Feature files or folders of shards. Tables come from the first that has them, rows from the last.
+    out
+        Feature file to write.
+
+    """
+    from pipeline import joining, printing
+
+    return printing.print_lines(joining.join(files, out))
 
 
 @app.command(name="list")
@@ -97,12 +190,21 @@ def _verify(file: Path, /, *, json_: Json = False) -> int:
     """
     from pipeline import printing, report
 
-    problems, coverage = report.verify(file), report.coverage(file)
+    problems, coverage = report.verify(file), [*report.coverage(file), *report.incomplete(file)]
     if json_:
         printing.print_json({"path": str(file), "problems": problems, "coverage": coverage})
     else:
         printing.print_lines([*coverage, *problems, f"{file}: {len(problems) or 'no'} problems"])
     return 1 if problems else 0
+
+
+def _commas(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for text in values for name in text.split(",") if name)
+
+
+def _check_workers(workers: int | None) -> None:
+    if workers is not None and workers < 0:
+        raise BadSetting(f"--workers {workers}: expected 0 or more")
 
 
 def main(words: list[str] | None = None) -> None:

@@ -263,11 +263,11 @@ def stream_heads(jobs: Sequence[Job], stage: Extract, device: str) -> dict[str, 
 
 
 def record_failures(
-    stage: Extract, items: Sequence[Item], outcomes: Sequence[Outcome], output: Output, known: Features
+    stage: Extract, items: Sequence[Item], failed: Sequence[Outcome], output: Output, known: Features
 ) -> None:
     """Write a shard for the items that failed before their worker could: it died, or an error was not foreseen."""
     by_id = {item.id: item for item in items}
-    for outcome in (o for o in outcomes if o.status == "failed"):
+    for outcome in failed:
         item = by_id[outcome.item]
         at = known.index.get(item.id)
         if at is not None and all(s in known.streams and known.streams[s].status[at] == FAILED for s in item.streams):

@@ -7,13 +7,12 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import orjson
 
 from pipeline.devices import gpus, resolve
+from pipeline.loading import write_lines, write_oddities
 from pipeline.output import Output
-from pipeline.publish import publish
 from pipeline.records import Outcome
 from pipeline.runner import Loop, Pool, run
 from pipeline.stages.extract import Extract, output_of, plan_of
@@ -35,15 +34,14 @@ def launch(stage: Extract, workers: int | None, scheduler: str) -> int:
         outcomes = run(stage, pool)
         # What the output holds counts, not only what this run did: the same command gives the same answer again.
         troubles = [o for o in (*plan.done, *outcomes) if o.status != "ok"]
-        _write_lines(output.beside("missing.txt"), [video.encode() for video in plan.missing])
-        _write_lines(output.beside("failures.jsonl"), [orjson.dumps(o) for o in troubles])
+        write_oddities(output, plan.manifest)
+        write_lines(output.beside("missing.txt"), [video.encode() for video in plan.missing])
+        write_lines(output.beside("failures.jsonl"), [orjson.dumps(o) for o in troubles])
     return _summary(stage, outcomes, output)
 
 
 def _announce(stage: Extract) -> None:
     plan = plan_of(stage)
-    for note in plan.manifest.notes:
-        log.info("%s: %s", stage.dataset, note)
     for job in plan.jobs:
         if job.weights.source == "random":
             log.warning("WARNING: %s has RANDOM weights; its features mean nothing", job.preset.name)
@@ -74,14 +72,6 @@ def default_workers(gpu: bool) -> int:
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(cores, memory // MEMORY_PER_WORKER))
-
-
-def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
-    if not lines:
-        path.unlink(missing_ok=True)
-        return
-    with publish(path) as temporary:
-        temporary.write_bytes(b"\n".join(lines) + b"\n")
 
 
 def _summary(stage: Extract, outcomes: Sequence[Outcome], output: Output) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from extractors import weights
 from extractors.spec import ExtractorError, Preset
 from pipeline import datasets
 from pipeline.errors import BadDataset, BadSetting, MissingWeights, PresetMismatch, UnknownName
+from pipeline.loading import load
 from pipeline.output import FILES, current
 from pipeline.parts import Part
 from pipeline.records import Manifest, Outcome, Status, Video
@@ -224,7 +224,7 @@ def rows_of(items: Sequence[Item], todo: Sequence[Job]) -> dict[str, int]:
 
 def make_plan(stage: Extract, output: Output) -> Plan:
     """Return what `stage` has before it. Raises PipelineError for whatever makes the run impossible."""
-    manifest = datasets.load(stage.dataset, Path(stage.root or default_root(stage.dataset)), stage.videos)
+    manifest = load(stage.dataset, stage.root, stage.videos, stage.dedup)
     todo = jobs(stage.extractor, stage.weights)
     wanted = stream_settings(todo, stage.dtype, stage.autocast)
     parts = output.parts()
@@ -264,11 +264,6 @@ def check_flags(stage: Extract) -> None:
         if not good:
             raise BadSetting(f"{flag} {value}: expected {expected}")
     divide([], None, stage.part)
-
-
-def default_root(dataset: str) -> str:
-    """Return `$DATA_ROOT/DATASET`, by default `data/DATASET`."""
-    return str(Path(os.environ.get("DATA_ROOT") or "data") / dataset)
 
 
 def _forced(stage: Extract, parts: list[Part], wanted: Mapping[str, Mapping[str, Any]]) -> list[Part]:

@@ -31,6 +31,11 @@ def _print(*things: Any) -> int:
     return 0
 
 
+def print_all(things: list[Any]) -> int:
+    """Print lines and tables for people."""
+    return _print(*things)
+
+
 def print_json(values: Any) -> int:
     """Print values as JSON."""
     print(orjson.dumps(values, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode())
@@ -124,12 +129,32 @@ def print_features(found: dict[str, Any]) -> int:
             f"{s['bytes'] / 2**20:.2f}", done, s["settings"]["weights"]["sha256"][:8],
             f"torch {made.get('torch', '?')}, {made.get('device', '?')}",
         )  # fmt: skip
-    tables = {name: size for name, size in found["tables"].items() if name != "splits"}
-    lines = [", ".join(f"{size} {name}" for name, size in tables.items())]
-    for split, sides in found["tables"].get("splits", {}).items():
-        sizes = (f"{side} {n.get('clips', 0)} clips, {n.get('captions', 0)} captions" for side, n in sides.items())
-        lines.append(f"split {split}: {'; '.join(sizes)}")
-    return _print(head, streams, *[line for line in lines if line], *_failures(found["failures"]))
+    things = [streams] if found["streams"] else ["no streams: captions only"]
+    return _print(head, *things, *_parts(found), *_derived(found["tables"]), *_failures(found["failures"]))
+
+
+def _parts(found: dict[str, Any]) -> list[Any]:
+    """Return the table of parts, and where it differs from what the data set's authors say."""
+    table = Table(title="parts", title_justify="left")
+    table.add_column("")
+    columns = ["videos", "clips", "captions", "gallery", *(["steps"] if "steps" in found["counts"][""] else [])]
+    for column in columns:
+        table.add_column(column, justify="right")
+    for part, sizes in found["counts"].items():
+        table.add_row(part or "all", *(f"{sizes[name]:,}" if name in sizes else "" for name in columns))
+    return [table, *found["incomplete"]]
+
+
+def _derived(tables: dict[str, Any]) -> list[str]:
+    lines = []
+    if words := tables.get("words"):
+        tagger = f"{words['tagger']['model']} {words['tagger']['version']}"
+        lines.append(f"words: {words['words']:,}, tagged by {tagger}; of interest: {', '.join(words['interest'])}")
+    if idf := tables.get("idf"):
+        lines.append(
+            f"idf: {idf['types']:,} types over {idf['documents']:,} captions of {idf['split']}, by {idf['form']}"
+        )
+    return lines
 
 
 def _failures(found: list[dict[str, str]]) -> list[Any]:

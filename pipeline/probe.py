@@ -72,6 +72,8 @@ def probe(path: Path) -> Probe:
         with _open(path) as container:
             stream = _choose(container)
             rotation = _rotation(container, stream)
+            if not (stream.width and stream.height):
+                raise BadVideo(_sizeless(path))
             return _probe(container, stream, rotation, (size, mtime_ns))
     except (av.FFmpegError, UnicodeError) as error:
         raise BadVideo(_why(path, error)) from error
@@ -151,10 +153,15 @@ def _decoded(packet: Packet[Any]) -> list[Any]:
         return []  # the decoder that counts is ffmpeg's; it will say so too
 
 
+def _sizeless(path: Path) -> str:
+    """Say why a file that opens has no picture size. ffmpeg takes any file called .jpg for a picture."""
+    with path.open("rb") as file:
+        page = file.read(16).lstrip()[:1] == b"<"
+    return "not a video: an HTML or XML page" if page else "no picture size in the file: its parameter sets are missing"
+
+
 def _probe(container: InputContainer, stream: VideoStream, rotation: int, file: tuple[int, int]) -> Probe:
     width, height = stream.width, stream.height
-    if not width or not height:
-        raise BadVideo("no picture size in the file: its parameter sets are missing")
     if abs(rotation) == 90:
         width, height = height, width
     start = _seconds(stream.start_time, stream)

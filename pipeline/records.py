@@ -15,6 +15,8 @@ class Video:
     path: Path | None
     duration: float = 0.0
     """Seconds as annotated, to balance the work; 0 when the annotations do not say."""
+    original: str = ""
+    """The id as it is annotated, where it was brought into another form; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Clip:
     video: str
     start: float = 0.0
     end: float | None = None
+    label: str = ""
+    """What it is one of, as the data set calls it: a category, a recipe, a class, the id of a Task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,32 @@ class Caption:
     id: str
     clip: str
     text: str
+    windows: tuple[tuple[float, float], ...] = ()
+    """Spans of the video in seconds, [start, end), where annotators give several for one text; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A labelled span of a clip, [start, end) in seconds of its video."""
+
+    id: str
+    clip: str
+    label: str
+    start: float
+    end: float
+    number: int = -1
+    """Which step of its task, from 0, or the data set's own number of the label; -1 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an instructional video shows: steps in their order. Clips name it by their label."""
+
+    id: str
+    name: str
+    steps: tuple[str, ...]
+    primary: bool = True
+    """Whether it is one of those that are evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +76,17 @@ class Part:
     captions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """One kind of oddity in the annotations, what was done about it, and every record that had it."""
+
+    kind: str
+    rule: str
+    """kept, dropped, clamped, swapped, trimmed."""
+    records: tuple[str, ...]
+    """Ids, each followed by ': ' and a detail where there is one."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """A data set as loaded: all that is annotated, with or without its media file."""
@@ -55,8 +96,11 @@ class Manifest:
     clips: tuple[Clip, ...] = ()
     captions: tuple[Caption, ...] = ()
     splits: tuple[Part, ...] = ()
+    steps: tuple[Step, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    oddities: tuple[Oddity, ...] = ()
     notes: tuple[str, ...] = field(default=())
-    """What was repaired or left out, one line each, with counts."""
+    """What was read and what is not there, one line each, with counts."""
 
 
 Status = Literal["ok", "partial", "failed"]

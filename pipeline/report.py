@@ -12,9 +12,21 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pipeline.counts import differences, stored
+from pipeline.datasets import expected, names
 from pipeline.layout import worst
 from pipeline.parts import read_column
 from pipeline.store import STATUS, Features, Stream
+from pipeline.tables import captions_of
+
+REFERENCES = (
+    ("clips", "video", "videos"),
+    ("captions", "clip", "clips"),
+    ("windows", "caption", "captions"),
+    ("steps", "clip", "clips"),
+    ("originals", "video", "videos"),
+)
+"""Columns that are positions in another table, in an order in which that table comes first."""
 
 ROWS_OFF = 1
 """Rows by which a video may differ from its decoded duration: the sampling filter rounds at both ends."""
@@ -32,6 +44,8 @@ def show(path: Path) -> dict[str, Any]:
             "videos": {"total": len(status), **counts(status)},
             "seconds": round(float(features.videos["decoded"].sum()), 3),
             "streams": [_show_stream(stream) for stream in features.streams.values()],
+            "counts": _counts(features),
+            "incomplete": incomplete(path),
             "tables": _tables(features),
             "failures": [
                 {"video": str(features.videos["id"][i]), "status": STATUS[status[i]], "reason": reason[i]}
@@ -61,20 +75,39 @@ def _show_stream(stream: Stream) -> dict[str, Any]:
 
 
 def _tables(features: Features) -> dict[str, Any]:
+    """Return how large the derived tables are."""
     found: dict[str, Any] = {}
     for part in features.parts:
         with h5py.File(part.path, "r") as file:
-            for name in (n for n in part.tables if n not in found):
-                group = file[name]
-                found[name] = _split_sizes(group) if name == "splits" else len(group["id"])
+            if "words" in part.tables and "words" not in found:
+                words = file["words"]
+                found["words"] = {
+                    "words": len(words["text"]),
+                    "interest": json.loads(words.attrs["interest"]),
+                    "tagger": json.loads(words.attrs["settings"]),
+                }
+            if "idf" in part.tables and "idf" not in found:
+                names = ("split", "documents", "form", "min_count")
+                found["idf"] = {"types": len(file["idf/type"]), **{name: file["idf"].attrs[name] for name in names}}
     return found
 
 
-def _split_sizes(group: h5py.Group) -> dict[str, dict[str, dict[str, int]]]:
-    return {
-        split: {side: {name: len(group[split][side][name]) for name in group[split][side]} for side in group[split]}
-        for split in group
-    }
+def _counts(features: Features) -> dict[str, dict[str, int]]:
+    """Return the sizes of the data set and its parts, by the file that has its tables."""
+    for part in features.parts:
+        if "clips" in part.tables:
+            with h5py.File(part.path, "r") as file:
+                return stored(file)
+    return {"": {"videos": len(features.videos["id"])}}
+
+
+def incomplete(path: Path) -> list[str]:
+    """Return one line for each count that is not that of the whole data set, as its authors or papers give it."""
+    with Features.open(path) as features:
+        dataset = str(features.parts[-1].attrs.get("dataset", ""))
+        found = _counts(features)
+    wanted = expected(dataset) if dataset in names() else {}
+    return [f"not the whole data set: {line}" for line in differences(found, wanted)]
 
 
 def verify(path: Path) -> list[str]:
@@ -124,15 +157,30 @@ def _verify_tables(features: Features) -> Iterator[str]:
     sizes = {"videos": len(features.videos["id"])}
     for part in features.parts:
         with h5py.File(part.path, "r") as file:
-            for table, column, target in (("clips", "video", "videos"), ("captions", "clip", "clips")):
-                if table in file and table not in sizes:
-                    sizes[table] = len(file[table]["id"])
+            for table, column, target in REFERENCES:
+                if f"{table}/{column}" in file and table not in sizes:
+                    sizes[table] = len(file[table][column])
                     yield from _outside(file[table], column, sizes.get(target, 0))
+            if "words" in file and "words" not in sizes:
+                sizes["words"] = len(file["words/text"])
+                yield from _verify_words(file)
             if "splits" in file and "splits" not in sizes:
                 sizes["splits"] = 1
                 for group in (side for split in file["splits"].values() for side in split.values()):
                     for target in ("clips", "captions"):
                         yield from _outside(group, target, sizes.get(target, 0))
+
+
+def _verify_words(file: h5py.File) -> Iterator[str]:
+    """Check that words and weights are those of the captions that stand there."""
+    for name in ("words", "idf"):
+        if name in file and str(file[name].attrs["captions"]) != captions_of(file):
+            yield f"{name} were made from other captions; run `pipeline run idf` again"
+    offsets = file["words/offsets"]
+    if len(offsets) != len(file["captions/id"]) + 1 or int(offsets[-1]) != len(file["words/text"]):
+        yield "words/offsets do not fit captions and words; run `pipeline run tag --force`"
+    if "idf" in file and len(file["idf/weight"]) != len(file["words/text"]):
+        yield "idf/weight does not fit words; run `pipeline run idf` again"
 
 
 def _outside(group: h5py.Group, column: str, size: int) -> Iterator[str]:

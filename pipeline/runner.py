@@ -90,12 +90,15 @@ class Pool(Protocol):
         ...
 
 
-def run(stage: Stage, pool: AbstractContextManager[Pool]) -> list[Outcome]:
-    """Run a stage to its end and return one outcome for each of its items, in their order."""
+def run(stage: Stage, pool: AbstractContextManager[Pool], unit: str = "videos") -> list[Outcome]:
+    """Run a stage to its end and return one outcome for each of its items, in their order.
+
+    `unit` is what items are called in the progress.
+    """
     items = stage.items()
     outcomes: dict[str, Outcome] = {}
     if items:
-        with pool as open_pool, Progress(len(items)) as progress:
+        with pool as open_pool, Progress(len(items), unit) as progress:
             for outcome in work_through(stage, items, open_pool):
                 outcomes[outcome.item] = outcome
                 progress.add(outcome)

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.publish import publish
 from pipeline.records import Status
 from pipeline.store import STATUS, Features, Stream
-from pipeline.tables import copy_tables
+from pipeline.tables import Writer, copy_tables
 
 Rows = NDArray[np.floating[Any]]
 
@@ -107,12 +108,17 @@ def verify_part(part: Part) -> None:
                     )
 
 
-def fold(parts: Sequence[Part], out: Path, attrs: Mapping[str, Any]) -> None:
-    """Write one feature file from `parts`: for rows the last one counts, for tables the first that has them."""
+def fold(
+    parts: Sequence[Part], out: Path, attrs: Mapping[str, Any], made: Mapping[str, Writer] = MappingProxyType({})
+) -> None:
+    """Write one feature file from `parts`: for rows the last one counts, for tables the first that has them.
+
+    The tables `made` are written anew.
+    """
     with Features(parts) as features, publish(out) as temporary:
         heads = {name: _head(stream) for name, stream in features.streams.items()}
         create(temporary, attrs, features.videos, heads)
-        copy_tables(parts, temporary)
+        copy_tables(parts, temporary, made)
         places = read_part(temporary).streams
         handle = os.open(temporary, os.O_RDWR)
         try:

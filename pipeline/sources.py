@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,6 +19,11 @@ import orjson
 
 from pipeline.errors import BadDataset
 
+VIDEO_SUFFIXES = (
+    ".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".3g2", ".ts", ".mts",
+    ".ogv",
+)  # fmt: skip
+"""Of media files, in the order in which they are preferred."""
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and the lone surrogates that stand for bytes of a file name that are not UTF-8."""
@@ -89,6 +94,23 @@ def media_by_stem(folders: Iterable[Path], suffixes: Sequence[str]) -> dict[str,
     for paths in found.values():
         paths.sort(key=lambda path: (suffixes.index(path.suffix.lower()), natural(str(path))))
     return dict(found)
+
+
+def find_media(
+    root: Path, videos: Path | None, ids: Container[str], suffixes: Sequence[str] = VIDEO_SUFFIXES
+) -> tuple[dict[str, Path], str]:
+    """Return the media file of each of `ids` that has one, and a note on how many have.
+
+    Files are found by their name without suffix below the folder `videos`, else ROOT/videos, else ROOT.
+    """
+    if videos is not None:
+        folder = need_folder(videos, "the video files")
+    else:
+        folder = root / "videos" if (root / "videos").is_dir() else root
+    found = {stem: paths for stem, paths in media_by_stem([folder], suffixes).items() if stem in ids}
+    several = sum(len(paths) > 1 for paths in found.values())
+    more = f"; {several:,} have more than one, the first by suffix counts" if several else ""
+    return {stem: paths[0] for stem, paths in found.items()}, f"{len(found):,} videos have their file in {folder}{more}"
 
 
 def read_json(path: Path, member: str = "") -> Any:

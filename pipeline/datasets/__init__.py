@@ -10,6 +10,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Protocol, cast
 
+from pipeline.counts import Counts
 from pipeline.errors import BadSetting, unknown
 from pipeline.records import Manifest
 
@@ -33,6 +34,17 @@ def get(name: str) -> Dataset:
     if name not in names():
         raise unknown("data set", name, names())
     return cast(Dataset, import_module(f"pipeline.datasets.{name}"))
+
+
+def expected(name: str) -> Counts:
+    """Return how large the whole data set is, part by part, as far as it is known."""
+    found: Counts = getattr(get(name), "EXPECTED", {})
+    return found
+
+
+def default_split(name: str) -> str:
+    """Return the split whose training captions are meant where none is named; '' where there is no such."""
+    return str(getattr(get(name), "DEFAULT_SPLIT", "")) if name in names() else ""
 
 
 def load(name: str, root: Path, videos: Path | None = None) -> Manifest:

@@ -41,6 +41,8 @@ class Extract:
     """Rows in one forward pass; 0 takes each preset's own."""
     limit: int | None = None
     """Only the first N videos."""
+    dedup: bool = False
+    """Leave out captions that repeat another of their clip."""
     part: str = ""
     """I/N: only every N-th video from the I-th; run once more without it to fold the parts together."""
     retry_failed: bool = False
@@ -62,15 +64,18 @@ class Extract:
 
     def save(self, outcomes: Sequence[Outcome]) -> None:
         """Fold the shards into the feature file."""
-        from pipeline.extraction import record_failures
         from pipeline.output import current
         from pipeline.provenance import file_attrs
         from pipeline.store import Features
 
         plan, output = plan_of(self), output_of(self)
         output.adopt()
-        known = Features([current(part, plan.wanted) for part in output.parts()])
-        record_failures(self, plan.items, outcomes, output, known)
+        failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+        if failed:
+            from pipeline.extraction import record_failures  # takes seconds of importing torch
+
+            known = Features([current(part, plan.wanted) for part in output.parts()])
+            record_failures(self, plan.items, failed, output, known)
         output.finish(plan.manifest, file_attrs(plan.manifest.dataset), plan.wanted)
 
 

@@ -38,7 +38,7 @@ def _load(preset, path):
 @pytest.fixture(scope="module")
 def x3d():
     """A state dict of X3D-S with its head, all entries different from a new network's."""
-    state = weights._random(X3D)
+    state = weights.make(X3D, weights.Found("random")).state_dict()
     generator = torch.Generator().manual_seed(1)
     filled = {
         key: torch.rand(value.shape, generator=generator) if value.is_floating_point() else value + 7
@@ -85,12 +85,9 @@ def test_random_weights_are_the_same_everywhere_and_touch_nobody_s_numbers():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first = extractors.get("pytorchvideo").network(X3D)
-    torch.manual_seed(5)
-    weights.load(X3D, first, weights.Found("random"))
+    first = weights.make(X3D, weights.Found("random"))
     assert torch.equal(torch.rand(3), expected)
-    second = extractors.get("pytorchvideo").network(X3D)
-    weights.load(X3D, second, weights.Found("random"))
+    second = weights.make(X3D, weights.Found("random"))
     assert all(torch.equal(value, second.state_dict()[key]) for key, value in first.state_dict().items())
 
 

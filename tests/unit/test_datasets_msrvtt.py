@@ -9,14 +9,22 @@ from typing import Any
 import orjson
 import pytest
 
+from pipeline.counts import counts, differences
 from pipeline.datasets import msrvtt
 from pipeline.errors import BadDataset
+from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 
 
 def video(number: int, split: str) -> dict[str, Any]:
     """One record; the video is as many seconds long as its number says."""
-    return {"video_id": f"video{number}", "split": split, "start time": 10.5, "end time": 10.5 + number}
+    return {
+        "video_id": f"video{number}",
+        "split": split,
+        "category": number % 2,
+        "start time": 10.5,
+        "end time": 10.5 + number,
+    }
 
 
 def sentence(sen_id: int, number: int, caption: str) -> dict[str, Any]:
@@ -57,7 +65,9 @@ def test_every_record(tmp_path: Path) -> None:
         MSRVTT_data__json=WHOLE,
         MSRVTT_JSFUSION_test__csv=retrieval(("ret10", 12, "a  coffee"), ("ret9", 11, "a boat"), ("ret8", 99, "x")),
         MSRVTT_train__9k__csv="video_id\nvideo10\nvideo9\nvideo77\n",
+        category__txt="music\t0\nnews/events\t1\n",
     )
+    write(root / "ce_lists", train_list_miech__txt="video12\nvideo11", test_list_miech__txt="video10\nvideo9\n")
     write(root / "videos", video9__MP4="", video10__txt="")
     write(root / "videos/deep", video12__webm="", video12__avi="")
     manifest = msrvtt.load(root)
@@ -67,7 +77,9 @@ def test_every_record(tmp_path: Path) -> None:
         Video("video11", None, 11.0),
         Video("video12", root / "videos/deep/video12.webm", 12.0),
     )
-    assert manifest.clips == tuple(Clip(f"video{n}", f"video{n}", 0.0, None) for n in (9, 10, 11, 12))
+    assert manifest.clips == tuple(
+        Clip(f"video{n}", f"video{n}", 0.0, None, ("music", "news/events")[n % 2]) for n in (9, 10, 11, 12)
+    )
     assert manifest.captions == (
         Caption("0", "video9", "a dog runs"),
         Caption("1", "video9", "a dog runs"),
@@ -86,23 +98,89 @@ def test_every_record(tmp_path: Path) -> None:
         Part("split1", "test", ("video11", "video12"), ("ret9", "ret10")),
         Part("split2", "train", *train),
         Part("split2", "test", ("video11", "video12"), ("ret9", "ret10")),
+        Part("miech", "train", ("video11", "video12"), ("3", "4")),
+        Part("miech", "test", ("video9", "video10"), ("0", "1", "2")),
     )
     assert manifest.notes == (
         "annotations: MSRVTT_data.json",
-        "not the whole data set: videos 4 of 10,000, captions 5 of 200,000, full/train 1 of 6,513, full/val 1 of 497, "
-        "full/test 2 of 2,990, split1/train 2 of 9,000, split1/test 2 of 1,000, split2/train 2 of 7,010, "
-        "split2/test 2 of 1,000",
-        "1 captions trimmed of blanks",
-        "1 captions have characters outside ASCII: kept",
-        "1 captions repeat another of their video, in 1 videos: kept",
-        "2 sentences of MSRVTT_JSFUSION_test.csv are captions of their own (ret…): 1 are not literally among their "
-        "video's captions, 0 repeat another's text",
-        "1 of 3 rows of MSRVTT_JSFUSION_test.csv are not in the annotations: left out",
-        "1 of 3 rows of MSRVTT_train.9k.csv are not in the annotations: left out",
+        "2 sentences of MSRVTT_JSFUSION_test.csv are captions of their own (ret…)",
         "MSRVTT_train.7k.csv is not beside the annotations: derived, 2 videos",
-        f"2 of 4 videos have their file in {root / 'videos'}",
-        f"1 videos have more than one file, e.g. video12: took {root / 'videos/deep/video12.webm'}",
+        f"2 videos have their file in {root / 'videos'}; 1 have more than one, the first by suffix counts",
     )
+    never = "never train on one and test on the other"
+    assert {(o.kind, o.rule): o.records for o in manifest.oddities} == {
+        ("blanks at the ends", "trimmed"): ("2",),
+        ("newline, control character or run of blanks inside", "trimmed"): ("2", "ret10"),
+        ("characters outside ASCII", "kept"): ("3",),
+        ("caption repeats another of its clip", "kept"): ("1",),
+        (msrvtt.NOT_LITERAL, "kept"): ("ret10",),
+        (msrvtt.UNKNOWN, "dropped"): ("video99: MSRVTT_JSFUSION_test.csv", "video77: MSRVTT_train.9k.csv"),
+        ("videos of another split's test in a train list", "kept"): (
+            f"miech/test in full/train: 1 of its videos, first video9: {never}",
+            f"full/val in split1/train: 1 of its videos, first video10: {never}",
+            f"miech/test in split1/train: 2 of its videos, first video10: {never}",
+            f"full/val in split2/train: 1 of its videos, first video10: {never}",
+            f"miech/test in split2/train: 2 of its videos, first video10: {never}",
+            f"full/test in miech/train: 2 of its videos, first video11: {never}",
+            f"split1/test in miech/train: 2 of its videos, first video11: {never}",
+            f"split2/test in miech/train: 2 of its videos, first video11: {never}",
+        ),
+    }
+
+
+def test_sentences_of_the_test_that_are_odd(tmp_path: Path) -> None:
+    """One but for its blanks its video's; one also another video's; one twice."""
+    rows = retrieval(("ret1", 12, "un  café"), ("ret2", 12, "a dog runs"), ("ret3", 11, "a dog runs"))
+    manifest = msrvtt.load(write(tmp_path, MSRVTT_data__json=WHOLE, MSRVTT_JSFUSION_test__csv=rows))
+    found = {o.kind: o.records for o in manifest.oddities}
+    assert found[msrvtt.NOT_LITERAL] == ("ret1: only its blanks differ", "ret2", "ret3")
+    assert found[msrvtt.OTHERS] == ("ret2: a dog runs", "ret3: a dog runs")
+    assert found[msrvtt.TWICE] == ("ret3: a dog runs",)
+
+
+def test_captions_on_several_videos_and_without_text(tmp_path: Path) -> None:
+    more = [sentence(5, 9, "a boat"), sentence(6, 9, " \t")]
+    whole = WHOLE | {"sentences": WHOLE["sentences"] + more}
+    manifest = msrvtt.load(write(tmp_path, MSRVTT_data__json=whole))
+    found = {(o.kind, o.rule): o.records for o in manifest.oddities}
+    assert found["caption text on several videos", "kept"] == ("a boat: 2 videos",)
+    assert found["caption without text", "dropped"] == ("6",)
+    assert [caption.id for caption in manifest.captions] == ["0", "1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("music\t0\n", "no category 1, which video9 has; download it again"),
+        ("music\t0\nnews\t", "'news'; expected a name, a tab and a number of its own"),
+        ("music\t0\nnews\t0\n", "'news.t0'; expected a name, a tab and a number of its own"),
+    ],
+)
+def test_categories_that_are_cut_off(tmp_path: Path, text: str, message: str) -> None:
+    root = write(tmp_path, MSRVTT_data__json=WHOLE, category__txt=text)
+    with pytest.raises(BadDataset, match="category.txt: " + message):
+        msrvtt.load(root)
+
+
+def test_categories_without_their_names(tmp_path: Path) -> None:
+    manifest = msrvtt.load(write(tmp_path, MSRVTT_data__json=WHOLE))
+    assert [clip.label for clip in manifest.clips] == ["1", "0", "1", "0"]
+
+
+def test_lists_of_miech(tmp_path: Path) -> None:
+    """Beside the annotations or in ce_lists; without its train list only the test."""
+    write(tmp_path / "annotations", MSRVTT_data__json=WHOLE, test_list_miech__txt="video12\n")
+    manifest = msrvtt.load(tmp_path)
+    assert [(p.split, p.name) for p in manifest.splits if p.split != "full"] == [("miech", "test")]
+    assert "train_list_miech.txt is not beside the annotations: derived, 0 videos" in manifest.notes
+    write(tmp_path / "annotations" / "ce_lists", train_list_miech__txt="video9\nvideo12")
+    with pytest.raises(
+        BadDataset, match="miech: 1 videos of its train list .*first video12; use lists of one protocol"
+    ):
+        msrvtt.load(tmp_path)
+    (tmp_path / "annotations/ce_lists/train_list_miech.txt").write_bytes(b"video\xff")
+    with pytest.raises(BadDataset, match="train_list_miech.txt .*download it again"):
+        msrvtt.load(tmp_path)
 
 
 def test_both_generations_give_the_same(tmp_path: Path) -> None:
@@ -176,7 +254,7 @@ def test_a_leak_is_an_error(tmp_path: Path) -> None:
         MSRVTT_train__9k__csv="video_id\nvideo9\nvideo12\n",
     )
     with pytest.raises(
-        BadDataset, match=r"split1: 1 videos .*MSRVTT_train.9k.csv.* MSRVTT_JSFUSION_test.csv, first video12"
+        BadDataset, match=r"split1: 1 videos of its train list \(MSRVTT_train.9k.csv\) .*, first video12; use lists"
     ):
         msrvtt.load(root)
 
@@ -189,9 +267,10 @@ def test_a_leak_is_an_error(tmp_path: Path) -> None:
         ({"videos": [{"video_id": "video9"}]}, r"videos\[0\] is .*expected video_id"),
         ({"videos": [video(9, "train") | {"video_id": "a\nb"}]}, r"videos\[0\]: 'a\\nb' cannot be a video id"),
         ({"videos": [video(9, "train")] * 2}, "video video9 stands twice"),
-        ({"videos": [video(9, "train")]}, "sen_id 2 is about 'video10', which is not among the videos"),
+        ({"videos": [video(9, "train")]}, "sen_id 2 is about 'video10', not among the videos"),
         ({"sentences": [sentence(0, 9, "a"), sentence(0, 9, "b")]}, "sen_id 0 stands twice"),
-        ({"sentences": [sentence(0, 9, " ")]}, r"sentences\[0\] is .*caption \(text, not empty\)"),
+        ({"sentences": [sentence(0, 9, "a") | {"caption": 7}]}, r"sentences\[0\] is .*caption \(text\)"),
+        ({"videos": [video(9, "train") | {"category": "x"}]}, r"videos\[0\] is .*category \(integer\)"),
         (
             {"sentences": [{"sen_id": "0", "video_id": "video9", "caption": "a"}]},
             r"sentences\[0\] is .*sen_id \(integer\)",
@@ -213,9 +292,7 @@ def test_a_test_list_with_a_key_twice(tmp_path: Path) -> None:
 
 
 def test_no_annotations(tmp_path: Path) -> None:
-    with pytest.raises(
-        BadDataset, match=r"no MSR-VTT annotations in .*: expected MSRVTT_data.json, or .*pipeline list"
-    ):
+    with pytest.raises(BadDataset, match=r"no MSR-VTT annotations in .*: expected MSRVTT_data.json, or "):
         msrvtt.load(tmp_path)
     with pytest.raises(BadDataset, match="absent does not exist; expected MSRVTT_data.json"):
         msrvtt.load(tmp_path / "absent")
@@ -227,40 +304,69 @@ def real(shared: Path) -> Manifest:
 
 
 def test_real_counts(real: Manifest) -> None:
-    assert len(real.videos) == 10_000
-    assert len(real.captions) == 201_000
-    assert {(p.split, p.name): (len(p.clips), len(p.captions)) for p in real.splits} == {
-        ("full", "train"): (6_513, 130_260),
-        ("full", "val"): (497, 9_940),
-        ("full", "test"): (2_990, 59_800),
-        ("split1", "train"): (9_000, 180_000),
-        ("split1", "test"): (1_000, 1_000),
-        ("split2", "train"): (7_010, 140_200),
-        ("split2", "test"): (1_000, 1_000),
-    }
+    found = counts(real)
+    assert set(found) == set(msrvtt.EXPECTED)
+    assert differences(found, msrvtt.EXPECTED) == []
+    assert found["miech/test"] == {"videos": 1_000, "clips": 1_000, "captions": 20_000, "gallery": 1_000}
+    assert found["split1/test"]["captions"] == 1_000
     assert set(Counter(c.clip for c in real.captions if not c.id.startswith("ret")).values()) == {20}
     assert [v.id for v in real.videos if v.path] == [f"video{n}" for n in (*range(7010, 7020), 7500)]
-    assert not any(note.startswith("not the whole") for note in real.notes)
+    assert len({clip.label for clip in real.clips}) == 20
 
 
-def test_real_oddities(real: Manifest) -> None:
-    """The counts that the shared folder's README gives for the files as published."""
-    assert real.notes[:4] == (
-        "annotations: train_val_annotation.zip, test_videodatainfo.json",
-        "4,533 captions trimmed of blanks",
-        "10 captions have characters outside ASCII: kept",
-        "14,632 captions repeat another of their video, in 6,595 videos: kept",
-    )
-    assert real.notes[4].endswith("(ret…): 35 are not literally among their video's captions, 5 repeat another's text")
+def test_real_oddities(real: Manifest, shared: Path) -> None:
+    """Against the shared folder's README, which counts the texts letter by letter."""
+    found = totals(real.oddities)
+    inside = found.pop("newline, control character or run of blanks inside: trimmed")
+    repeated = found.pop("caption repeats another of its clip: kept")
+    nearly = found.pop("caption repeats another of its clip but for blanks: kept")
+    common = found.pop("caption text on several videos: kept")
+    assert found == {
+        "blanks at the ends: trimmed": 1_266,
+        "characters outside ASCII: kept": 10,
+        f"{msrvtt.NOT_LITERAL}: kept": 35,
+        f"{msrvtt.OTHERS}: kept": 114,
+        f"{msrvtt.TWICE}: kept": 5,
+        "videos of another split's test in a train list: kept": 10,
+    }
+    folder = shared / "data/msrvtt"
+    with zipfile.ZipFile(folder / "train_val_annotation.zip") as archive:
+        member = next(name for name in archive.namelist() if name.endswith("train_val_videodatainfo.json"))
+        sentences = orjson.loads(archive.read(member))["sentences"]
+    sentences += orjson.loads((folder / "test_videodatainfo.json").read_bytes())["sentences"]
+    raw = [(s["video_id"], s["caption"]) for s in sentences]
+    # One caption has its double blank at its end.
+    assert (inside, sum("  " in text for _, text in raw)) == (3_434, 3_435)
+    assert (repeated, len(raw) - len(set(raw))) == (14_632, 14_632)
+    # 15 more are equal, and 20 more stand on several videos, once their blanks are trimmed.
+    assert nearly == 15
+    several = Counter(text for _, text in set(raw))
+    assert (common, sum(count > 1 for count in several.values())) == (5_545, 5_525)
+    assert several["a person is playing a video game"] == 393
+
+
+def test_real_leaks(real: Manifest) -> None:
+    records = next(o.records for o in real.oddities if o.kind.startswith("videos of another split"))
+    shared = {record.split(" of its videos")[0] for record in records}
+    assert {"split1/test in miech/train: 453", "full/test in split1/train: 1990"} <= shared
+    # 1,000 less the 296 that 1k-A tests on too.
+    assert "miech/test in split1/train: 704" in shared
+    assert not any(part in record for record in shared for part in ("test in split1/test", "split1/test in split2"))
+
+
+def test_real_sentences(real: Manifest) -> None:
     texts = Counter(c.text for c in real.captions if c.id.startswith("ret"))
     assert texts["a man playing video games"] == 3
     assert sum("\u0432eautiful" in c.text for c in real.captions) == 1
+    odd = next(o for o in real.oddities if o.kind == msrvtt.NOT_LITERAL)
+    assert sum(record.endswith("only its blanks differ") for record in odd.records) == 23
 
 
 def test_real_records(real: Manifest) -> None:
     assert real.captions[0] == Caption("0", "video2960", "a cartoon animals runs through an ice cave in a video game")
     assert real.captions[200_000] == Caption("ret0", "video9770", "a person is connecting something to system")
     assert real.captions[-1].id == "ret999"
+    assert real.clips[1] == Clip("video1", "video1", 0.0, None, "food/drink")
     assert [v.id for v in real.videos] == [f"video{n}" for n in range(10_000)]
     assert real.videos[7010].duration == pytest.approx(419.65 - 401.51)
 
@@ -284,4 +390,4 @@ def test_real_subset(shared: Path, tmp_path: Path) -> None:
     assert sizes["split1", "test"] == 1_000
     assert sizes["split1", "train"] == 460
     assert sizes["split2", "train"] == 450
-    assert "8,540 of 9,000 rows of MSRVTT_train.9k.csv are not in the annotations: left out" in manifest.notes
+    assert totals(manifest.oddities)[f"{msrvtt.UNKNOWN}: dropped"] == 8_540

@@ -44,7 +44,7 @@ def test_timm_without_a_network_says_how_to_get_the_file(tmp_path, monkeypatch):
     def offline(url, timeout):
         raise OSError("no route to host")
 
-    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr(weights, "urlopen", offline)
     with pytest.raises(ExtractorError) as caught:
         weights.find(extractors.preset("timm:resnet18.a1_in1k"))

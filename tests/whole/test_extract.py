@@ -240,7 +240,7 @@ def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "f.h5"
     base = ["run", "extract", "--workers", "0", "--dataset", "files"]
     colors = [*base, "--root", videos, "--extractor", "colors", "--out"]
-    assert "files, msrvtt, toy" in error(*base[:4], "--dataset", "nothing", "--out", out)
+    assert "there are: activitynet, " in error(*base[:4], "--dataset", "nothing", "--out", out)
     assert "colors, i3d_x101" in error(*base, "--root", videos, "--extractor", "nothing", "--out", out)
     assert "does not exist" in error(*base, "--root", tmp_path / "no", "--out", out)
     s3d = [*base, "--root", videos, "--extractor", "s3d_howto100m", "--out", out]
