@@ -19,7 +19,7 @@ NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->\n\n"
 COMMANDS = [
     (pipeline_app, words)
     for words in (
-        [], ["run", "extract"], ["run", "tag"], ["run", "idf"],
+        [], ["run", "extract"], ["run", "tag"], ["run", "idf"], ["run", "merge"],
         ["join"], ["list"], ["show"], ["verify"],
     )
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from pipeline.provenance import file_attrs
 from pipeline.records import Manifest, Outcome
 from pipeline.runner import Loop, Pool, Stage, run
 from pipeline.stages.idf import Idf
+from pipeline.stages.merge import Merge
 from pipeline.stages.tag import BLOCK, Tag, place_of
 from pipeline.wordtable import check_interest, is_current
 
@@ -78,6 +79,22 @@ def idf(stage: Idf, workers: int | None, scheduler: str) -> int:
         log.info("the training captions are those of %s", split)
     with Output(stage.features).owned():
         outcomes = _run(replace(stage, split=split), workers, scheduler, "blocks of captions", count(path), 1_000_000)
+    return _failed(outcomes)
+
+
+def merge(stage: Merge, workers: int | None, scheduler: str) -> int:
+    """Merge the captions of speech recognition into a captions-only feature file. Returns the exit code."""
+    from pipeline import merged
+    from pipeline.asr import extent
+    from pipeline.stages import merge as stages
+
+    place = stages.place_of(stage)
+    output = Output(stage.out)
+    if stage.out.exists():
+        raise BadSetting(f"--out {stage.out} is there already; move it away, or choose another")
+    with output.owned():
+        merged.warn_without_stop_words(place)
+        outcomes = _run(stage, workers, scheduler, "ranges of the file", extent(place.source), stages.BYTES)
     return _failed(outcomes)
 
 

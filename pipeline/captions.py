@@ -31,7 +31,7 @@ Columns = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Block:
-    """Captions [start, stop) of a file; the unit of work of a caption stage."""
+    """Captions, or bytes, [start, stop) of a file; the unit of work of a caption stage."""
 
     start: int
     stop: int
@@ -39,12 +39,52 @@ class Block:
     @property
     def id(self) -> str:
         """Its name in reports and files; sorts by number."""
-        return f"captions {self.start:010}-{self.stop:010}"
+        return f"{self.start:013}-{self.stop:013}"
 
     @property
     def seconds(self) -> float:
-        """Its share of the work, by which chunks are balanced: captions, not seconds."""
+        """Its share of the work, by which chunks are balanced: captions or bytes, not seconds."""
         return float(self.stop - self.start)
+
+
+def divide(total: int, size: int) -> list[Block]:
+    """Return [0, total) in blocks of `size`."""
+    return [Block(at, min(at + size, total)) for at in range(0, total, size)]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What workers made of blocks, one file each, until all of it is saved."""
+
+    folder: Path
+    stamp: str
+    """What they were made from, and how: files with another one do not count."""
+
+    def left(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return the blocks that no earlier run has made."""
+        return [block for block in blocks if _stamp_of(self._file(block)) != self.stamp]
+
+    def write(self, block: Block, columns: Columns) -> None:
+        """Keep what a worker made of a block."""
+        with publish(self._file(block)) as temporary, h5py.File(temporary, "w") as file:
+            write_columns(file, columns)
+            file.attrs["stamp"] = self.stamp
+
+    def read(self, blocks: Sequence[Block]) -> Iterator[Columns]:
+        """Yield what workers made of `blocks`, in their order. Raises BadFeatureFile for one that is damaged."""
+        for block in blocks:
+            try:
+                with h5py.File(self._file(block), "r") as file:
+                    yield {name: _column(file[name]) for name in file}
+            except (OSError, KeyError, RuntimeError) as error:
+                raise BadFeatureFile(f"{self._file(block)} is damaged ({error}); remove it and run again") from error
+
+    def remove(self) -> None:
+        """Remove the blocks: they are saved."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, block: Block) -> Path:
+        return self.folder / f"{block.id}.h5"
 
 
 def tables_file(path: Path) -> Path:
@@ -62,48 +102,26 @@ class Captions:
     settings: Mapping[str, Any]
     """What decides the blocks' content, besides the captions."""
 
-    @property
-    def folder(self) -> Path:
-        """Where blocks wait for their save."""
-        return self.path.with_name(f"{self.path.name}.{self.stage}")
-
     def blocks(self, size: int) -> list[Block]:
         """Return all captions in blocks of `size`. Raises BadFeatureFile where there are none."""
-        total = count(self.path)
-        return [Block(at, min(at + size, total)) for at in range(0, total, size)]
-
-    def left(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return the blocks that no earlier run has made."""
-        stamp = self._stamp()
-        return [block for block in blocks if _stamp_of(self._file(block)) != stamp]
-
-    def write(self, block: Block, columns: Columns) -> None:
-        """Keep what a worker made of a block."""
-        with publish(self._file(block)) as temporary, h5py.File(temporary, "w") as file:
-            write_columns(file, columns)
-            file.attrs["stamp"] = self._stamp()
-
-    def read(self, blocks: Sequence[Block]) -> Iterator[Columns]:
-        """Yield what workers made of `blocks`, in their order. Raises BadFeatureFile for one that is damaged."""
-        for block in blocks:
-            try:
-                with h5py.File(self._file(block), "r") as file:
-                    yield {name: read_column(file[name]) for name in file}
-            except (OSError, KeyError, RuntimeError) as error:
-                raise BadFeatureFile(f"{self._file(block)} is damaged ({error}); remove it and run again") from error
+        return divide(count(self.path), size)
 
     def save(self, made: Mapping[str, Writer]) -> None:
         """Write the file anew with the tables `made`, and remove the blocks."""
         part = read_part(self.path)
         fold([part], self.path, part.attrs, made)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.kept().remove()
 
-    def _file(self, block: Block) -> Path:
-        return self.folder / f"{block.id.replace(' ', '-')}.h5"
-
-    def _stamp(self) -> str:
+    def kept(self) -> Blocks:
+        """Return the place of the blocks that go with the captions as they stand there now."""
         with h5py.File(self.path, "r") as file:
-            return json.dumps({"captions": captions_of(file), **self.settings}, sort_keys=True)
+            stamp = json.dumps({"captions": captions_of(file), **self.settings}, sort_keys=True)
+        return Blocks(self.path.with_name(f"{self.path.name}.{self.stage}"), stamp)
+
+
+def _column(dataset: h5py.Dataset) -> NDArray[Any]:
+    """Return a column; bytes of one length stay bytes, for decoding millions of them takes seconds."""
+    return np.asarray(dataset[()]) if dataset.dtype.kind == "S" else read_column(dataset)
 
 
 def _stamp_of(path: Path) -> str:

@@ -16,6 +16,7 @@ from rich.console import Console
 from pipeline.errors import BadSetting, PipelineError
 from pipeline.stages.extract import Extract
 from pipeline.stages.idf import Idf
+from pipeline.stages.merge import Merge
 from pipeline.stages.tag import Tag
 
 app = App(
@@ -27,7 +28,7 @@ app = App(
 run = App(name="run", help="Run one stage.")
 app.command(run)
 
-TAG, IDF = Tag(), Idf()
+TAG, IDF, MERGE = Tag(), Idf(), Merge()
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
@@ -135,6 +136,26 @@ def _idf(
     if plot is not None:
         wordstats.plot(found, plot)
     return printing.print_json(found) if json_ else printing.print_all(wordstats.tables(found))
+
+
+@run.command(name="merge")
+def _merge(
+    stage: Annotated[Merge, Parameter(name="*")] = MERGE, *, workers: int | None = None, scheduler: str = ""
+) -> int:
+    """Merge short neighbouring captions of HowTo100M into texts of ten words or more, in a captions-only feature file.
+
+    Parameters
+    ----------
+    workers
+        Worker processes; 0 is a plain loop. Default: as many as cores, fewer where there is little to do.
+    scheduler
+        Address of a Dask scheduler that is already there.
+
+    """
+    from pipeline import caption_runs
+
+    _check_workers(workers)
+    return caption_runs.merge(replace(stage, out=stage.out.absolute()), workers, scheduler)
 
 
 @app.command(name="join")

@@ -121,7 +121,7 @@ def save(place: Captions, size: int, split: str, form: str, min_count: int) -> N
     df, totals = np.zeros(len(types), np.int64), np.zeros(2, np.int64)
     uses = np.zeros(len(types) * len(tags), np.int64)
     blocks = place.blocks(size)
-    for columns in place.read(blocks):
+    for columns in place.kept().read(blocks):
         df[columns["type"]] += columns["df"]
         uses[columns["type_tag"]] += columns["uses"]
         totals += columns["totals"]

@@ -74,7 +74,7 @@ def _write(group: h5py.Group, place: Captions, blocks: Sequence[Block], interest
         group.create_dataset(name, (total,), dtype)
     moves = {name: {text: at for at, text in enumerate(values)} for name, values in tables.items()}
     at = caption = 0
-    for columns in place.read(blocks):
+    for columns in place.kept().read(blocks):
         offsets = columns["offsets"]
         group["offsets"][caption : caption + len(offsets)] = offsets + at
         for name in COLUMNS:
@@ -89,7 +89,7 @@ def _survey(place: Captions, blocks: Sequence[Block]) -> tuple[dict[str, list[st
     """Return the tables of all blocks together, sorted, and the numbers of captions and words."""
     found: dict[str, set[str]] = {name: set() for name in TABLES.values()}
     captions = words = 0
-    for columns in place.read(blocks):
+    for columns in place.kept().read(blocks):
         for name, values in found.items():
             values.update(columns[name])
         captions += len(columns["offsets"]) - 1

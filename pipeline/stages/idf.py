@@ -34,7 +34,7 @@ class Idf:
     def items(self) -> Sequence[Block]:
         """Return the blocks of captions that are not yet counted."""
         place = place_of(self)
-        return place.left(place.blocks(BLOCK))
+        return place.kept().left(place.blocks(BLOCK))
 
     def work(self, chunk: Sequence[Block]) -> list[Outcome]:
         """Count in how many training captions of each block each word stands."""
@@ -42,7 +42,7 @@ class Idf:
 
         place = place_of(self)
         for block in chunk:
-            place.write(block, count(place.path, block, self.split, self.form))
+            place.kept().write(block, count(place.path, block, self.split, self.form))
         return [Outcome(block.id, "ok") for block in chunk]
 
     def save(self, outcomes: Sequence[Outcome]) -> None:

@@ -39,7 +39,7 @@ class Tag:
         place = place_of(self)
         if not self.force and is_current(place):
             return []
-        return place.left(place.blocks(BLOCK))
+        return place.kept().left(place.blocks(BLOCK))
 
     def work(self, chunk: Sequence[Block]) -> list[Outcome]:
         """Tag a few blocks of captions, each into a file of its own."""
@@ -48,7 +48,7 @@ class Tag:
 
         place = place_of(self)
         for block in chunk:
-            place.write(block, tag(texts(place.path, block), self.spacy_model))
+            place.kept().write(block, tag(texts(place.path, block), self.spacy_model))
         return [Outcome(block.id, "ok") for block in chunk]
 
     def save(self, outcomes: Sequence[Outcome]) -> None:
