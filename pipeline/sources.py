@@ -157,7 +157,24 @@ def read_table(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[
     return _separated(path, required, "\t" if suffix == ".tsv" else ",")
 
 
-def _read_text(path: Path) -> str:
+def read_lines(path: Path, ended: bool = False) -> list[str]:
+    """Return the lines of a UTF-8 file as they stand there.
+
+    `ended`: the last one must have an end too; without one the file is cut off. Raises BadDataset.
+    """
+    *lines, last = read_text(path).split("\n")
+    if last and ended:
+        raise BadDataset(f"{path}, row {len(lines) + 1}: the line has no end, so it is cut off; download it again")
+    return [*lines, last] if last else lines
+
+
+def read_list(path: Path) -> list[str]:
+    """Return the lines of a UTF-8 file that are not empty, without blanks at their ends. Raises BadDataset."""
+    return list(filter(None, map(str.strip, read_lines(path))))
+
+
+def read_text(path: Path) -> str:
+    """Return a UTF-8 file's text, with or without a byte order mark. Raises BadDataset with file and row."""
     try:
         return _read(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -175,7 +192,7 @@ def _need_columns(where: str, present: Sequence[str], required: Sequence[str]) -
 
 
 def _separated(path: Path, required: Sequence[str], delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.reader(io.StringIO(_read_text(path), newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
     try:
         header = next(reader, [])
         _need_columns(str(path), header, required)
@@ -192,7 +209,7 @@ def _separated(path: Path, required: Sequence[str], delimiter: str) -> Iterator[
 
 
 def _json_lines(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for row, line in enumerate(_read_text(path).split("\n"), start=1):
+    for row, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -41,7 +41,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, INVERTED, KEPT, SWAPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json
+from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_text
 
 HINT = "train.json, val_1.json and val_2.json of ActivityNet Captions, and the videos v_….mp4 in videos/"
 
@@ -200,10 +200,7 @@ def _compare(file: Path, name: str, told: Sequence[_Told], odd: Oddities) -> str
     path = file.parent / "ce_lists" / f"{name}_list.txt"
     if not path.is_file():
         return ""
-    try:
-        listed = set(path.read_text("utf-8-sig").split())
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {path} ({error}); download it again, or delete it") from error
+    listed = set(read_text(path).split())
     annotated = {one.video for one in told if one.part == name}
     for video in sorted(annotated ^ listed, key=natural):
         kind, rule = (UNLISTED, KEPT) if video in annotated else (UNKNOWN, DROPPED)

@@ -36,7 +36,7 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_table
+from pipeline.sources import check_id, find_media, natural, need_folder, read_lines, read_table, read_text
 
 HINT = "charades_sta_train.txt and charades_sta_test.txt, Charades_v1_*.csv beside them, and the videos in videos/"
 
@@ -110,22 +110,10 @@ def _find(root: Path) -> dict[str, Path]:
     raise BadDataset(f"no Charades-STA sentences in {root}: expected {HINT}")
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {file} ({error}); download it again") from error
-
-
 def _lines(part: str, file: Path) -> Iterator[_Line]:
-    text = _text(file)
-    rows = text.split("\n")
-    if not text.strip():
+    rows = read_lines(file, ended=True)
+    if not any(map(str.strip, rows)):
         raise BadDataset(f"{file}: no sentences; download it again")
-    if rows[-1]:
-        raise BadDataset(
-            f"{file}, row {len(rows)}: the line has no end, so it is cut off: {rows[-1]!r:.100}; download it again"
-        )
     for number, row in enumerate(rows, start=1):
         match = _LINE.fullmatch(row.rstrip("\r"))
         if match:
@@ -181,7 +169,7 @@ def _compare(file: Path, videos: Mapping[str, str], odd: Oddities) -> list[str]:
     """List where the annotated videos are not those of the list; return a note if there is one."""
     if not file.is_file():
         return []
-    listed = set(_text(file).split())
+    listed = set(read_text(file).split())
     for video in sorted(videos.keys() ^ listed, key=natural):
         kind, rule = (UNLISTED, KEPT) if video in videos else (UNKNOWN, DROPPED)
         odd.note(kind, rule, video)

@@ -43,7 +43,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Clip, Manifest, Part, Step, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json
+from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_lines
 
 HINT = "COIN.json (or ProcedureVRL's *coin*train*.csv and *coin*test*.csv), and the videos in videos/"
 EXPECTED: dict[str, dict[str, int]] = {
@@ -155,7 +155,7 @@ def _step(where: str, record: Any) -> tuple[float, float, int, str]:
 def _csv(file: Path) -> Iterator[tuple[str, _Row]]:
     steps: defaultdict[str, list[tuple[float, float, int, str]]] = defaultdict(list)
     first: dict[str, tuple[str, float]] = {}
-    for row, line in enumerate(_lines(file), start=1):
+    for row, line in enumerate(read_lines(file, ended=True), start=1):
         name, duration, step = _fields(f"{file}, row {row}", line)
         video = check_id(PurePosixPath(name).stem, f"{file}, row {row}")
         if first.setdefault(video, (name, duration)) != (name, duration):
@@ -168,18 +168,6 @@ def _csv(file: Path) -> Iterator[tuple[str, _Row]]:
         raise BadDataset(f"{file}: no rows; download it again")
     for video, (name, duration) in first.items():
         yield video, _Row(_part(file), duration, "", tuple(steps[video]), name)
-
-
-def _lines(file: Path) -> list[str]:
-    """Return the lines of a text file. Raises BadDataset if the last has no end, for then it is cut off."""
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {file} ({error}); download it again") from error
-    lines = text.split("\n")
-    if lines.pop():
-        raise BadDataset(f"{file}, row {len(lines) + 1}: the line has no end, so it is cut off; download it again")
-    return lines
 
 
 def _fields(where: str, line: str) -> tuple[str, float, tuple[float, float, int, str]]:

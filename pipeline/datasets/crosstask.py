@@ -44,7 +44,7 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Clip, Manifest, Part, Step, Task, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, tidy
+from pipeline.sources import check_id, find_media, natural, need_folder, read_lines, tidy
 
 HINT = (
     "crosstask_release with tasks_primary.txt, tasks_related.txt, videos.csv, videos_val.csv and annotations/, "
@@ -122,18 +122,6 @@ def _ordered(pairs: Iterable[_Pair]) -> list[_Pair]:
     return sorted(pairs, key=lambda pair: (natural(pair[1]), natural(pair[0])))
 
 
-def _lines(file: Path) -> list[str]:
-    """Return the lines of a text file. Raises BadDataset if the last has no end, for then it is cut off."""
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {file} ({error}); download it again") from error
-    lines = text.split("\n")
-    if lines.pop():
-        raise BadDataset(f"{file}, row {len(lines) + 1}: the line has no end, so it is cut off; download it again")
-    return lines
-
-
 def _tasks(folder: Path) -> tuple[dict[str, Task], list[str]]:
     """Return the tasks by id, and notes."""
     tasks: dict[str, Task] = {}
@@ -151,7 +139,7 @@ def _tasks(folder: Path) -> tuple[dict[str, Task], list[str]]:
 
 
 def _blocks(file: Path, primary: bool) -> Iterator[Task]:
-    lines = [line.strip() for line in _lines(file)]
+    lines = [line.strip() for line in read_lines(file, ended=True)]
     for filled, block in groupby(enumerate(lines, start=1), key=lambda line: bool(line[1])):
         if not filled:
             continue
@@ -193,7 +181,7 @@ def _lists(folder: Path, tasks: Mapping[str, Task], odd: Oddities) -> tuple[list
 def _pairs(file: Path, tasks: Mapping[str, Task], odd: Oddities) -> list[_Pair]:
     """Return the pairs of a list, each once, without those of unknown tasks."""
     listed: list[_Pair] = []
-    for row, line in enumerate(_lines(file), start=1):
+    for row, line in enumerate(read_lines(file, ended=True), start=1):
         match line.strip().split(","):
             case [task, video, address] if task.isdecimal() and address:
                 listed.append((task, check_id(video, f"{file}, row {row}")))
@@ -229,7 +217,7 @@ def _steps(folder: Path, pairs: Sequence[_Pair], tasks: Mapping[str, Task], odd:
 def _rows(file: Path, task: Task, odd: Oddities) -> list[tuple[float, float, int]]:
     """Return (start, end, step from 0) of each row, in the order of time."""
     rows: list[tuple[float, float, int]] = []
-    for row, line in enumerate(_lines(file), start=1):
+    for row, line in enumerate(read_lines(file, ended=True), start=1):
         try:
             step, start, end = line.split(",")
             rows.append((float(start), float(end), int(step) - 1))

@@ -44,7 +44,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import VIDEO_SUFFIXES, check_id, find_media, natural, need_folder, read_json
+from pipeline.sources import VIDEO_SUFFIXES, check_id, find_media, natural, need_folder, read_json, read_text
 
 HINT = "train_data.json, val_data.json and test_data.json of DiDeMo, and the videos in videos/"
 
@@ -246,20 +246,13 @@ def _lists(
         if path is None:
             notes.append(f"{part}_list.txt is not there: no ce/{part}")
             continue
-        names, annotated = _names(path), {row.name for row in rows if row.part == part}
+        names, annotated = set(read_text(path).split()), {row.name for row in rows if row.part == part}
         for name in sorted(names ^ annotated, key=natural):
             kind, rule = (UNLISTED, KEPT) if name in annotated else (UNKNOWN, DROPPED)
             odd.note(kind, rule, name, path.name)
         listed[part] = names & annotated
         notes.append(f"{path.name}: {len(listed[part]):,} of {len(annotated):,} file names")
     return listed, notes
-
-
-def _names(path: Path) -> set[str]:
-    try:
-        return set(path.read_text("utf-8-sig").split())
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {path} ({error}); download it again, or delete it") from error
 
 
 def _single(part: str, of: Mapping[str, Sequence[_Row]]) -> Part:

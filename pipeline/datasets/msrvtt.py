@@ -44,7 +44,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_table, tidy
+from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_list, read_table, tidy
 
 HINT = (
     "MSRVTT_data.json, or train_val_videodatainfo.json + test_videodatainfo.json (or their zips), "
@@ -183,7 +183,7 @@ def _clips(folders: Sequence[Path], rows: _Rows) -> tuple[Clip, ...]:
     """Return each video as a clip, labelled with its category's name if `category.txt` tells it, else the number."""
     file = _first(folders, CATEGORIES)
     names: dict[str, str] = {}
-    for line in _lines(file) if file else ():
+    for line in read_list(file) if file else ():
         name, _, number = line.rpartition("\t")
         if not name or not number.isdecimal() or number in names:
             raise BadDataset(f"{file}: {line!r:.100}; expected a name, a tab and a number of its own")
@@ -204,14 +204,6 @@ def _media(root: Path, videos: Path | None, rows: _Rows) -> tuple[dict[str, Path
 
 def _first(folders: Iterable[Path], name: str) -> Path | None:
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
-
-
-def _lines(file: Path) -> list[str]:
-    """Return the lines that are not empty, the last with or without a newline behind it."""
-    try:
-        return [line.strip() for line in file.read_text("utf-8-sig").split("\n") if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {file} ({error}); download it again") from error
 
 
 def _retrieval(
@@ -291,7 +283,7 @@ def _list(
         return default, [f"{name} is not beside the annotations: derived, {len(default):,} videos"]
     if file.suffix == ".csv":
         return _known((str(record["video_id"]) for _, record in read_table(file, ("video_id",))), file, rows, odd), []
-    return _known(_lines(file), file, rows, odd), []
+    return _known(read_list(file), file, rows, odd), []
 
 
 def _part(split: str, name: str, ids: set[str], rows: _Rows, captions: Sequence[Caption]) -> Part:

@@ -42,7 +42,16 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import VIDEO_SUFFIXES, check_id, find_media, natural, need_folder, read_json, read_table
+from pipeline.sources import (
+    VIDEO_SUFFIXES,
+    check_id,
+    find_media,
+    natural,
+    need_folder,
+    read_json,
+    read_list,
+    read_table,
+)
 
 HINT = "captions_msvd.json (or raw-captions.pkl, or MSVD-CN's csv), the three lists, youtube_mapping.txt, and videos/"
 
@@ -114,19 +123,11 @@ def _cut(path: Path) -> bool:
     return "subset" in path.name or "head" in path.name
 
 
-def _lines(file: Path) -> list[str]:
-    """Return the lines that are not empty."""
-    try:
-        return [line.strip() for line in file.read_text("utf-8-sig").split("\n") if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {file} ({error}); download it again") from error
-
-
 def _mapping(folder: Path) -> dict[str, str]:
     """Return the YouTube id of each `vidN`; nothing without the mapping."""
     file = folder / _MAPPING
     found: dict[str, str] = {}
-    for line in _lines(file) if file.is_file() else ():
+    for line in read_list(file) if file.is_file() else ():
         match line.split():
             case [youtube, own] if re.fullmatch("vid[0-9]+", own) and own not in found:
                 found[own] = check_id(youtube, str(file))
@@ -218,7 +219,7 @@ def _parts(
         if not file.is_file():
             notes.append(f"{file.name} is not beside the captions: no msvd/{name}")
             continue
-        listed = {youtube.get(own, own) for own in (line.removesuffix(_suffix(line)) for line in _lines(file))}
+        listed = {youtube.get(own, own) for own in (line.removesuffix(_suffix(line)) for line in read_list(file))}
         for video in sorted(listed - set(texts), key=natural):
             odd.note(UNKNOWN, DROPPED, video, file.name)
         lists[name] = listed & set(texts)

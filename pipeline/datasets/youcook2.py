@@ -43,7 +43,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_table, tidy
+from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_table, read_text, tidy
 
 HINT = "youcookii_annotations_trainval.json (or yc2_val_anet_format.json, or validation_youcook.csv), and videos/"
 
@@ -237,10 +237,7 @@ def _number(text: str) -> float | None:
 
 def _lines(file: Path) -> list[str]:
     """Return the lines; none if the file is not there."""
-    try:
-        return file.read_text("utf-8-sig").split() if file.is_file() else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDataset(f"cannot read {file} ({error}); download it again") from error
+    return read_text(file).split() if file.is_file() else []
 
 
 def _durations(file: Path) -> dict[str, float]:

@@ -110,7 +110,7 @@ def test_where_files_are_looked_for(tmp_path: Path) -> None:
     [
         ("", "no sentences; download it again"),
         ("\n \n", "no sentences; download it again"),
-        ("A 1.0 2.0##a.\nA 2.0 3.0##and", "row 2: the line has no end, so it is cut off: 'A 2.0 3.0##and'"),
+        ("A 1.0 2.0##a.\nA 2.0 3.0##and", "row 2: the line has no end, so it is cut off"),
         ("A 1.0 2.0##a.\nA 2.0##a.\n", "row 2: 'A 2.0##a.'; expected a video, start and end"),
         ("A 1.0 2.0#a.\n", "row 1: "),
         ("A -1.0 2.0##a.\n", "row 1: "),
@@ -156,7 +156,7 @@ def test_other_damage(tmp_path: Path) -> None:
     ):
         charades_sta.load(root)
     (root / TEST).write_bytes(b"B 1 2##\xff\n")
-    with pytest.raises(BadDataset, match=r"cannot read .*charades_sta_test.txt .*download it again"):
+    with pytest.raises(BadDataset, match=r"charades_sta_test.txt, row 1: byte 7 is not UTF-8"):
         charades_sta.load(root)
 
 
