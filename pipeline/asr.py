@@ -49,7 +49,8 @@ FUNCTION_WORDS = frozenset(_WORDS.split())
 """The words that English stop lists have, and that make up most of them in speech."""
 STOP_SHARE = 0.1
 """Of function words among all, below which they were removed. Of any 100 captions they are 29% or more in MSR-VTT,
-MSVD, ActivityNet, YouCook2 and in speech, and 2.1% or less in the same ones without scikit-learn's or spaCy's stop words."""
+MSVD, ActivityNet, YouCook2 and in speech, and 2.1% or less in the same ones without the stop words of scikit-learn or
+spaCy."""
 
 _TIMINGS = re.compile(r"_(sentence|word)_timings")
 

@@ -157,6 +157,21 @@ def read_table(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[
     return _separated(path, required, "\t" if suffix == ".tsv" else ",")
 
 
+def whole_ones(files: Iterable[Path]) -> list[Path]:
+    """Return the files without `subset` or `head` in their name; where there are no others, those with it."""
+    found = list(files)
+    return [file for file in found if not ("subset" in file.name or "head" in file.name)] or found
+
+
+def the_one(files: Iterable[Path], what: str) -> Path | None:
+    """Return the only whole file there is of its kind, None where there is none. Raises BadDataset for several."""
+    found = whole_ones(files)
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found)
+        raise BadDataset(f"{found[0].parent}: {names} are several tables of {what}; keep one of them there")
+    return found[0] if found else None
+
+
 def read_lines(path: Path, ended: bool = False) -> list[str]:
     """Return the lines of a UTF-8 file as they stand there.
 

@@ -43,7 +43,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Clip, Manifest, Part, Step, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_lines
+from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_lines, whole_ones
 
 HINT = "COIN.json (or ProcedureVRL's *coin*train*.csv and *coin*test*.csv), and the videos in videos/"
 EXPECTED: dict[str, dict[str, int]] = {
@@ -103,10 +103,10 @@ def _find(root: Path) -> list[Path]:
     for folder in (root, root / "annotations", root / "annotation"):
         tables = [file for file in sorted(folder.glob("*coin*.csv")) if _part(file)]
         for found in (sorted(folder.glob("COIN*.json")), tables):
-            whole = [file for file in found if "subset" not in file.name and "head" not in file.name]
+            whole = whole_ones(found)
             exact = [file for file in whole if file.name == "COIN.json"]
             if found:
-                return exact or whole or found
+                return exact or whole
     raise BadDataset(f"no annotations of COIN in {root}; expected {HINT}")
 
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import media_by_stem, need_folder
+from pipeline.sources import media_by_stem, need_folder, the_one
 
 HINT = (
     "Train_GCC-training.tsv and Validation_GCC-1.1.0-Validation.tsv, or one of them, and the pictures in train/ and "
@@ -95,12 +95,8 @@ def _find(root: Path) -> dict[str, Path]:
         tables: dict[str, Path] = {}
         for part in _PARTS:
             found = [file for file in sorted(folder.glob("*.tsv")) if part in file.name.lower() and file.is_file()]
-            whole = [file for file in found if "head" not in file.name and "subset" not in file.name]
-            if len(whole or found) > 1:
-                names = ", ".join(file.name for file in whole or found)
-                raise BadDataset(f"{folder}: {names} are several tables of {part}; keep one of them there")
-            if found:
-                tables[part] = (whole or found)[0]
+            if file := the_one(found, part):
+                tables[part] = file
         if tables:
             return tables
     raise BadDataset(f"no table of Conceptual Captions in {root}; expected {HINT}")

@@ -34,7 +34,7 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_table
+from pipeline.sources import check_id, find_media, natural, need_folder, read_table, the_one
 
 HINT = "results_2M_train.csv, results_2M_val.csv and test_webvid.csv, or some of them, and the videos in videos/"
 EXPECTED: dict[str, dict[str, int]] = {}
@@ -91,12 +91,8 @@ def _find(root: Path) -> dict[str, Path]:
         tables: dict[str, Path] = {}
         for part in _PARTS:
             found = [file for file in files if part in file.name.lower() and file.is_file()]
-            whole = [file for file in found if "head" not in file.name and "subset" not in file.name]
-            if len(whole or found) > 1:
-                names = ", ".join(file.name for file in whole or found)
-                raise BadDataset(f"{folder}: {names} are several tables of {part}; keep one of them there")
-            if found:
-                tables[part] = (whole or found)[0]
+            if file := the_one(found, part):
+                tables[part] = file
         if tables:
             return tables
     raise BadDataset(f"no table of WebVid in {root}; expected {HINT}")
