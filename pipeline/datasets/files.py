@@ -13,16 +13,23 @@ In folders and patterns a video's id is its path below ROOT (below the first fol
 without suffix; files that would share an id all keep their suffix. Each video is one clip of the same id, its whole
 length.
 
+In a folder, subtitles that have a video's name, `VIDEO.srt`, `VIDEO.vtt` or with a language `VIDEO.en.vtt`, are its
+captions: each cue is a clip, `VIDEO@0`, `VIDEO@1`, … in the order of the file, with the caption `VIDEO@0#0`. What is
+read and what is left out of them, `pipeline.subtitles` says.
+
 In tables relative paths start at the table's folder. Rows with one (video_id, start, end) are captions of one clip; it
 is called `VIDEO` if it is the whole file, else `VIDEO_START_END`. An empty start is 0, an empty end is the video's.
 Captions are called `CLIP#0`, `CLIP#1`, …. The split is called `files`; the values in the column `split` are its parts.
 
-Repair rules, all counted in the notes:
+Repair rules; what is left out is counted in the notes, every caption that a rule touches is listed:
 
 * Hidden files and folders, files with a suffix of `LEFT_OUT`, and what is no file (broken links, pipes) are left out.
 * Links are followed, but not one that leads back to a folder it lies in; `**` in a pattern enters no linked folder.
+* Of several subtitles of one video one counts: without a language, else in English, else the first by name.
+* Subtitles that end at or before their start are dropped. Subtitles of a display that rolls stay as they are.
 * A table's video whose file is not there is kept, without a path.
-* Captions lose blanks at their ends; runs of white space or control characters inside become one blank.
+* Captions lose blanks at their ends; runs of white space or control characters inside become one blank; one without
+  text is dropped, but not its clip in a table.
 * Columns that are not named above are ignored.
 
 All else is an error: ids with control characters, rows of one video with different paths, rows of one clip in different
@@ -41,7 +48,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pipeline import subtitles
 from pipeline.errors import BadDataset
+from pipeline.oddities import Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 from pipeline.sources import CONTROL, TABLES, check_id, natural, read_table, tidy, walk
 
@@ -86,7 +95,9 @@ def load(root: Path) -> Manifest:
 def _from_files(root: Path, base: Path, entries: Iterable[Path]) -> Manifest:
     kinds = {path.relative_to(base).as_posix(): (_kind(path, base), path) for path in entries}
     files = {name: path for name, (kind, path) in kinds.items() if not kind}
-    left_out = Counter(kind for kind, _ in kinds.values() if kind)
+    spoken = {name: path for name, (kind, path) in kinds.items() if root.is_dir() and kind in subtitles.SUFFIXES}
+    beside = subtitles.beside(files, spoken)
+    left_out = Counter(kind for name, (kind, _) in kinds.items() if kind and name not in beside.values())
     reasons = ", ".join(f"{kind} {count:,}" for kind, count in sorted(left_out.items()))
     notes = [f"{left_out.total():,} entries left out: {reasons}"] if left_out else []
     if not files:
@@ -95,8 +106,32 @@ def _from_files(root: Path, base: Path, entries: Iterable[Path]) -> Manifest:
     kept = [name for name, own in ids.items() if name == own and PurePosixPath(name).suffix]
     if kept:
         notes.append(f"{len(kept):,} videos keep their suffix in their id, to tell them apart, e.g. {kept[0]}")
+    if beside:
+        notes.append(f"{len(beside):,} videos have subtitles")
     videos = tuple(Video(ids[name], files[name]) for name in sorted(files, key=lambda name: natural(ids[name])))
-    return Manifest("files", videos, tuple(Clip(video.id, video.id) for video in videos), notes=tuple(notes))
+    odd = Oddities()
+    clips, captions = _spoken(videos, {ids[name]: spoken[own] for name, own in beside.items()}, odd)
+    odd.captions(captions, clips)
+    return Manifest("files", videos, tuple(clips), tuple(captions), oddities=odd.found(), notes=tuple(notes))
+
+
+def _spoken(videos: Iterable[Video], spoken: Mapping[str, Path], odd: Oddities) -> tuple[list[Clip], list[Caption]]:
+    """Return a clip for each video and one for each of its subtitles, and those."""
+    clips: dict[str, Clip] = {}
+    captions: list[Caption] = []
+    for video in videos:
+        added = [Clip(video.id, video.id)]
+        cues = subtitles.read(spoken[video.id]) if video.id in spoken else None
+        for number, cue in enumerate(zip(cues.start, cues.end, cues.text, strict=True) if cues else ()):
+            name = f"{video.id}@{number}"
+            span = odd.span(name, cue[0], cue[1])
+            if span and (text := odd.text(name, cue[2])):
+                added.append(Clip(name, video.id, *span))
+                captions.append(Caption(f"{name}#0", name, text))
+        for clip in added:
+            if clips.setdefault(clip.id, clip) is not clip:
+                raise BadDataset(f"{video.path}: '{clip.id}' is also the name of a subtitle's clip; rename the video")
+    return list(clips.values()), captions
 
 
 def _kind(path: Path, base: Path) -> str:
@@ -143,19 +178,20 @@ def _from_table(table: Path) -> Manifest:
     if not records:
         raise BadDataset(f"{table}: no rows; expected one row a caption or clip, with {', '.join(COLUMNS)}")
     rows = sorted((_row(table, number, record) for number, record in records), key=_order)
-    videos, captions = _videos(table, rows), _captions(rows)
+    odd = Oddities()
+    videos, clips, captions = _videos(table, rows), _clips(table, rows), _captions(rows, odd)
+    odd.captions([caption for caption, _ in captions], clips, {caption.id: row.raw for caption, row in captions})
     missing = sum(video.path is None for video in videos)
-    trimmed = sum(row.raw != tidy(row.raw) for row in rows)
     unused = sorted({column for _, record in records for column in record} - set(COLUMNS))
     notes = [f"{missing:,} of {len(videos):,} videos have no file at their path"] if missing else []
-    notes += [f"{trimmed:,} captions trimmed of blanks"] if trimmed else []
     notes += [f"columns not used: {', '.join(unused)}"] if unused else []
     return Manifest(
         dataset="files",
         videos=videos,
-        clips=_clips(table, rows),
+        clips=clips,
         captions=tuple(caption for caption, _ in captions),
         splits=_parts(table, rows, captions),
+        oddities=odd.found(),
         notes=tuple(notes),
     )
 
@@ -230,19 +266,19 @@ def _clips(table: Path, rows: Sequence[_Row]) -> tuple[Clip, ...]:
     return tuple(clips.values())
 
 
-def _captions(rows: Sequence[_Row]) -> list[tuple[Caption, str]]:
-    """Return each caption with its part."""
-    captions: list[tuple[Caption, str]] = []
+def _captions(rows: Sequence[_Row], odd: Oddities) -> list[tuple[Caption, _Row]]:
+    """Return each caption with its row."""
+    captions: list[tuple[Caption, _Row]] = []
     count: Counter[str] = Counter()
     for row in rows:
-        text = tidy(row.raw)
-        if text:
-            captions.append((Caption(f"{row.clip}#{count[row.clip]}", row.clip, text), row.split))
+        name = f"{row.clip}#{count[row.clip]}"
+        if row.raw and (text := odd.text(name, row.raw)):
+            captions.append((Caption(name, row.clip, text), row))
             count[row.clip] += 1
     return captions
 
 
-def _parts(table: Path, rows: Sequence[_Row], captions: Sequence[tuple[Caption, str]]) -> tuple[Part, ...]:
+def _parts(table: Path, rows: Sequence[_Row], captions: Sequence[tuple[Caption, _Row]]) -> tuple[Part, ...]:
     first: dict[str, _Row] = {}
     for row in rows:
         other = first.setdefault(row.clip, row)
@@ -255,7 +291,7 @@ def _parts(table: Path, rows: Sequence[_Row], captions: Sequence[tuple[Caption, 
     captions_of: dict[str, list[str]] = {row.split: [] for row in first.values()}
     for clip, row in first.items():
         clips_of[row.split].append(clip)
-    for caption, split in captions:
-        captions_of[split].append(caption.id)
+    for caption, row in captions:
+        captions_of[row.split].append(caption.id)
     values = sorted(set(clips_of) - {""}, key=natural)
     return tuple(Part("files", value, tuple(clips_of[value]), tuple(captions_of[value])) for value in values)

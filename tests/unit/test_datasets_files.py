@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from pipeline.datasets import files
 from pipeline.errors import BadDataset
-from pipeline.records import Caption, Clip, Part, Video
+from pipeline.records import Caption, Clip, Oddity, Part, Video
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -160,7 +160,11 @@ def test_a_table(tmp_path: Path, kind: str) -> None:
         Part("files", "test", ("v10_2.5_end",), ("v10_2.5_end#0",)),
         Part("files", "train", ("v10_0_2.5", "v10"), ("v10_0_2.5#0", "v10_0_2.5#1", "v10#0")),
     )
-    assert manifest.notes == ("1 of 2 videos have no file at their path", "1 captions trimmed of blanks")
+    assert manifest.notes == ("1 of 2 videos have no file at their path",)
+    assert manifest.oddities == (
+        Oddity("blanks at the ends", "trimmed", ("v10_0_2.5#0",)),
+        Oddity("newline, control character or run of blanks inside", "trimmed", ("v10_0_2.5#0",)),
+    )
 
 
 def test_a_table_of_two_columns_and_one_that_is_not_used(tmp_path: Path) -> None:
@@ -174,6 +178,107 @@ def test_a_table_of_two_columns_and_one_that_is_not_used(tmp_path: Path) -> None
 def test_whole_numbers_may_be_ids(tmp_path: Path) -> None:
     file = table(tmp_path, '{"video_id": 7, "path": null, "start": 1, "end": 2.5}', "table.jsonl")
     assert files.load(file).clips == (Clip("7_1_2.5", "7", 1.0, 2.5),)
+
+
+def test_captions_of_a_table_that_are_odd(tmp_path: Path) -> None:
+    rows = ["v,,0,1, ,", "v,,0,1,b,", "v,,0,1,b ,", "v,,2,3,b,", "w,,,,b,", "w,,,,,", "w,,,,café,"]
+    manifest = files.load(table(tmp_path, "\n".join([",".join(files.COLUMNS), *rows])))
+    assert manifest.captions == (
+        Caption("v_0_1#0", "v_0_1", "b"),
+        Caption("v_0_1#1", "v_0_1", "b"),
+        Caption("v_2_3#0", "v_2_3", "b"),
+        Caption("w#0", "w", "b"),
+        Caption("w#1", "w", "café"),
+    )
+    assert manifest.oddities == (
+        Oddity("blanks at the ends", "trimmed", ("v_0_1#1",)),
+        Oddity("caption repeats another of its clip but for blanks", "kept", ("v_0_1#1",)),
+        Oddity("caption text on several videos", "kept", ("b: 2 videos",)),
+        Oddity("caption without text", "dropped", ("v_0_1#0",)),
+        Oddity("characters outside ASCII", "kept", ("w#1",)),
+    )
+
+
+SUBTITLES = """1
+00:00:01,000 --> 00:00:02,000
+so we begin
+
+2
+00:00:02,000 --> 00:00:02,000
+nothing lasts
+
+3
+00:00:02,000 --> 00:00:04,500
+
+4
+00:00:06,000 --> 00:00:05,000
+back
+
+5
+00:00:05,000 --> 00:00:06,500
+so we begin
+<i>again</i>
+"""
+WEB = "WEBVTT\n\n00:01.000 --> 00:02.000\n"
+
+
+def test_subtitles_beside_videos(tmp_path: Path) -> None:
+    touch(tmp_path, "b.mp4", "a.mp4", "deep/c.mkv", "d.mp4", "d.webm", "other.srt", "deep/b.srt", ".b.srt")
+    (tmp_path / "b.srt").write_text(SUBTITLES)
+    for name in ("b.vtt", "b.en.srt", "deep/c.de.vtt", "deep/c.en-US.vtt", "deep/c.name.vtt", "d.mp4.vtt", "d.en.vtt"):
+        (tmp_path / name).write_text(f"{WEB}{name}\n")
+    manifest = files.load(tmp_path)
+    assert manifest.clips == (
+        Clip("a", "a"),
+        Clip("b", "b"),
+        Clip("b@0", "b", 1.0, 2.0),
+        Clip("b@4", "b", 5.0, 6.5),
+        Clip("d.mp4", "d.mp4"),
+        Clip("d.mp4@0", "d.mp4", 1.0, 2.0),
+        Clip("d.webm", "d.webm"),
+        Clip("d.webm@0", "d.webm", 1.0, 2.0),
+        Clip("deep/c", "deep/c"),
+        Clip("deep/c@0", "deep/c", 1.0, 2.0),
+    )
+    assert manifest.captions == (
+        Caption("b@0#0", "b@0", "so we begin"),
+        Caption("b@4#0", "b@4", "so we begin again"),
+        Caption("d.mp4@0#0", "d.mp4@0", "d.mp4.vtt"),
+        Caption("d.webm@0#0", "d.webm@0", "d.en.vtt"),
+        Caption("deep/c@0#0", "deep/c@0", "deep/c.en-US.vtt"),
+    )
+    assert manifest.oddities == (
+        Oddity("caption without text", "dropped", ("b@2",)),
+        Oddity("end before start", "dropped", ("b@3: 6 to 5",)),
+        Oddity("zero length", "dropped", ("b@1: 2",)),
+    )
+    assert manifest.notes == (
+        "7 entries left out: .srt 3, .vtt 3, hidden 1",
+        "2 videos keep their suffix in their id, to tell them apart, e.g. d.mp4",
+        "4 videos have subtitles",
+    )
+    assert len(files.load(tmp_path / "*.mp4").captions) == 0
+
+
+def test_subtitles_that_cannot_be_taken(tmp_path: Path) -> None:
+    touch(tmp_path, "b.mp4", "b@0.mp4")
+    (tmp_path / "b.srt").write_text(SUBTITLES)
+    with pytest.raises(BadDataset, match=r"b@0.mp4: 'b@0' is also the name of a subtitle's clip; rename the video"):
+        files.load(tmp_path)
+    (tmp_path / "b.srt").write_text(SUBTITLES[:20])
+    with pytest.raises(BadDataset, match=r"b.srt, line 2: the file ends with a cue's times"):
+        files.load(tmp_path)
+
+
+def test_real_subtitles_beside_videos(shared: Path, tmp_path: Path) -> None:
+    """Rolling captions stay, though the last two of YouTube's say the same."""
+    for path in (shared / "data/subtitles").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+        (tmp_path / path.with_suffix(".mp4").name).touch()
+    manifest = files.load(tmp_path)
+    assert (len(manifest.videos), len(manifest.captions)) == (7, 150 + 150 + 7 + 13 + 66 + 3 + 4)
+    assert len(manifest.clips) == 7 + 393
+    assert {o.kind for o in manifest.oddities} == {"characters outside ASCII", "caption text on several videos"}
 
 
 HEADER = "video_id,path,start,end,caption,split\n"
