@@ -25,7 +25,7 @@ COMMANDS = [
 ]  # fmt: skip
 ANNOTATIONS = HERE.parents[1] / "shared/data"
 """Real annotations beside the checkout: what `datasets.md` counts. Where they are not, that page is left alone."""
-FOLDERS = {"epic_kitchens100": "epic_kitchens"}
+FOLDERS = {"epic_kitchens100": "epic_kitchens", "youcook2_ja": "youcook2"}
 """Of data sets whose folder there has another name."""
 
 

@@ -70,12 +70,15 @@ class Blocks:
             write_columns(file, columns)
             file.attrs["stamp"] = self.stamp
 
-    def read(self, blocks: Sequence[Block]) -> Iterator[Columns]:
-        """Yield what workers made of `blocks`, in their order. Raises BadFeatureFile for one that is damaged."""
+    def read(self, blocks: Sequence[Block], *columns: str) -> Iterator[Columns]:
+        """Yield what workers made of `blocks`, in their order: these columns, or all.
+
+        Raises BadFeatureFile for a block that is damaged.
+        """
         for block in blocks:
             try:
                 with h5py.File(self._file(block), "r") as file:
-                    yield {name: _column(file[name]) for name in file}
+                    yield {name: _column(file[name]) for name in columns or file}
             except (OSError, KeyError, RuntimeError) as error:
                 raise BadFeatureFile(f"{self._file(block)} is damaged ({error}); remove it and run again") from error
 

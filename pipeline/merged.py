@@ -24,7 +24,7 @@ from pipeline.captions import Block, Blocks, Columns, divide
 from pipeline.datasets.howto100m import captions_of
 from pipeline.errors import BadDataset, BadSetting
 from pipeline.loading import default_root
-from pipeline.merging import Merged, merge, repairs
+from pipeline.merging import END, Limits, gather, merge_all
 from pipeline.output import FILES
 from pipeline.parts import FORMAT, VIDEO_COLUMNS
 from pipeline.provenance import file_attrs
@@ -90,36 +90,30 @@ def merge_range(place: Place, block: Block) -> None:
 
 def _merged(place: Place, block: Block) -> Columns:
     words, gap, seconds = (place.settings[name] for name in ("min_words", "max_gap", "max_seconds"))
-    videos: list[tuple[str, int, int]] = []
-    clips: list[Merged] = []
-    repaired: Counter[str] = Counter()
-    for cues in part(place.source, block.start, block.stop):
-        found = merge(cues, int(words), gap, seconds)
-        repaired += repairs(cues)
-        videos.append((cues.video, len(found), len(cues.text)))
-        clips += found
-    return _columns(videos, clips, repaired)
-
-
-def _columns(videos: list[tuple[str, int, int]], clips: list[Merged], repaired: Counter[str]) -> Columns:
-    """Return `videos` (id, clips, cues) and their clips as columns; texts as one run of bytes, which is fast."""
-    start, end, text, first, count = zip(*clips, strict=True) if clips else ((), (), (), (), ())
-    raw = [t.encode() for t in text]
-    ids = [f"{video}@{number}".encode() for video, size, _ in videos for number in range(size)]
+    captions = gather(part(place.source, block.start, block.stop))
+    found = merge_all(captions, Limits(int(words), gap, seconds))
     return {
-        "video": np.asarray([video for video, _, _ in videos], dtype=object),
-        "clips": np.asarray([size for _, size, _ in videos], np.int64),
-        "cues": np.asarray([size for _, _, size in videos], np.int64),
-        "id": np.asarray(ids or [b""])[: len(ids)],
-        "start": np.asarray(start, np.float64),
-        "end": np.asarray(end, np.float64),
-        "first": np.asarray(first, np.int32),
-        "count": np.asarray(count, np.int32),
-        "bytes": np.frombuffer(b"".join(raw), np.uint8),
-        "length": np.asarray([len(r) for r in raw], np.int64),
-        "repair": np.asarray(list(repaired), dtype=object),
-        "repairs": np.asarray(list(repaired.values()), np.int64),
+        "video": np.asarray(captions.videos, dtype=object),
+        "cues": captions.sizes,
+        "clips": found.clips,
+        "id": _ids(captions.videos, found.clips.tolist()),
+        "start": found.start,
+        "end": found.end,
+        "first": found.first.astype(np.int32),
+        "count": found.count.astype(np.int32),
+        "told": found.told,
+        "text": np.frombuffer(found.text, np.uint8),
+        "repair": np.asarray(list(captions.repaired), dtype=object),
+        "repairs": np.asarray(list(captions.repaired.values()), np.int64),
     }
+
+
+def _ids(videos: Sequence[str], clips: Sequence[int]) -> NDArray[np.bytes_]:
+    """Return the ids of all clips, `VIDEO@N`."""
+    numbers = [b"@%d" % number for number in range(max(clips, default=0))]
+    sized = zip(map(str.encode, videos), clips, strict=True)
+    ids = [name + number for name, size in sized for number in numbers[:size]]
+    return np.asarray(ids or [b""])[: len(ids)]
 
 
 def save(place: Place, size: int) -> str:
@@ -144,12 +138,11 @@ def _survey(place: Place, blocks: Sequence[Block]) -> tuple[Counter[str], int, C
     repaired: Counter[str] = Counter()
     width = 1
     seen: list[NDArray[np.uint64]] = []
-    for columns in place.kept().read(blocks):
-        names, sizes = [str(name).encode() for name in columns["video"]], columns["clips"]
-        totals.update(videos=len(names), cues=int(columns["cues"].sum()), clips=int(sizes.sum()))
-        totals["captions"] += int((columns["length"] > 0).sum())
+    for columns in place.kept().read(blocks, "video", "cues", "told", "id", "repair", "repairs"):
+        names, told = [str(name).encode() for name in columns["video"]], columns["told"]
+        totals.update(videos=len(names), cues=int(columns["cues"].sum()), clips=len(told), captions=int(told.sum()))
         width = max(width, columns["id"].dtype.itemsize)
-        repaired += Counter(dict(zip(columns["repair"], columns["repairs"].tolist(), strict=True)))
+        repaired.update(dict(zip(columns["repair"], columns["repairs"].tolist(), strict=True)))
         seen.append(np.asarray([int.from_bytes(sha256(n).digest()[:8]) for n in names], np.uint64))
     hashes = np.concatenate(seen) if seen else np.zeros(0, np.uint64)
     if len(np.unique(hashes)) < len(hashes):
@@ -158,7 +151,7 @@ def _survey(place: Place, blocks: Sequence[Block]) -> tuple[Counter[str], int, C
 
 
 def _twice(place: Place, blocks: Sequence[Block]) -> str:
-    count = Counter(str(name) for columns in place.kept().read(blocks) for name in columns["video"])
+    count = Counter(str(name) for columns in place.kept().read(blocks, "video") for name in columns["video"])
     return count.most_common(1)[0][0]
 
 
@@ -199,18 +192,14 @@ def _fill(file: h5py.File, blocks: Iterator[Columns]) -> None:
                 value = column.astype(file[table][name].dtype) if fixed else column
                 file[table][name][at[table] : at[table] + size] = value
             at[table] += size
-        for text in rows["captions"]["text"]:
-            digest.update(text + b"\0")
+        digest.update(columns["text"].tobytes())
     file["captions"].attrs["sha256"] = digest.hexdigest()
 
 
 def _rows(columns: Columns, videos: int, clips: int) -> dict[str, dict[str, Any]]:
     """Return what one range adds to the tables; `videos` and `clips` stand there already. No text, no caption."""
     video = np.repeat(np.arange(len(columns["video"])), columns["clips"])
-    ids = columns["id"]
-    stops = np.cumsum(columns["length"]).tolist()
-    raw, told = columns["bytes"].tobytes(), np.flatnonzero(columns["length"])
-    texts = [raw[stops[i] - n : stops[i]] for i, n in zip(told.tolist(), columns["length"][told].tolist(), strict=True)]
+    ids, told = columns["id"], np.flatnonzero(columns["told"])
     return {
         "videos": {"id": columns["video"]},
         "clips": {"id": ids, "video": video + videos, "start": columns["start"], "end": columns["end"]},
@@ -219,6 +208,6 @@ def _rows(columns: Columns, videos: int, clips: int) -> dict[str, dict[str, Any]
             "clip": told + clips,
             "source_first": columns["first"][told],
             "source_count": columns["count"][told],
-            "text": texts,
+            "text": columns["text"].tobytes().split(END)[:-1],
         },
     }

@@ -11,7 +11,7 @@ Layout. Annotations lie in ROOT, ROOT/annotations or ROOT/annotation, the first 
 
 Whole files win over those with `subset` or `head` in their name. Beside them may lie `train_list.txt`, `val_list.txt`
 (`405/Ysh60eirChU`: recipe, id) and `yc2_duration_frame.csv` (id, seconds, frames; no header). Japanese translations
-(`youcookii_translations_ja_….json`) are not read: they have no segments, and captions here are of one language.
+(`youcookii_translations_ja_….json`) are another data set, `youcook2_ja`, as captions are of one language here.
 Videos are found by their name without suffix, below ROOT/videos, else below ROOT. A clip is a segment, `ID_N` with
 its own `id` or place N; its caption is called so too. Its label is its recipe.
 

@@ -1,6 +1,7 @@
 """Merging captions: hand-worked videos, and what holds for every video."""
 
 import math
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.asr import Cues
-from pipeline.merging import LATEST, MOMENT, NEGATIVE, NO_LENGTH, NO_START, UNSORTED, Merged, in_order, merge, repairs
+from pipeline.merging import (
+    LATEST,
+    MOMENT,
+    NEGATIVE,
+    NO_LENGTH,
+    NO_START,
+    UNSORTED,
+    Limits,
+    Merged,
+    gather,
+    in_order,
+    merge,
+    merge_all,
+)
 
 
 def cues(*rows: tuple[float, float, str]) -> Cues:
@@ -115,8 +129,8 @@ def test_one_without_words_away_from_all_is_a_clip_without_text() -> None:
 def test_order_is_by_start_then_end_then_place() -> None:
     video = cues((5, 6, "d"), (0, 2, "b"), (0, 1, "a"), (0, 2, "c"))
     assert merge(video)[0] == Merged(0, 6, "a b c d", 0, 4)
-    assert list(in_order(video)[2]) == ["a", "b", "c", "d"]
-    assert repairs(video) == {UNSORTED: 1}
+    assert sorted_columns(video)[2] == ["a", "b", "c", "d"]
+    assert gather([video]).repaired == {UNSORTED: 1}
 
 
 NAN = math.nan
@@ -145,7 +159,7 @@ def test_times_that_cannot_be(
     video = cues(*rows)
     assert [(clip.start, clip.end) for clip in merge(video)] == clips
     assert sum(clip.count for clip in merge(video)) == len(rows)
-    assert repairs(video) == found
+    assert +gather([video]).repaired == found
 
 
 def test_control_characters_and_blanks_are_no_words() -> None:
@@ -159,20 +173,20 @@ odd_times = times | st.sampled_from([NAN, math.inf, -math.inf, -3.0, LATEST * 2,
 words = st.lists(st.sampled_from(["a", "b", "the", "flour", "é"]), max_size=6).map(" ".join)
 texts = words | st.text(max_size=8)
 videos = st.lists(st.tuples(odd_times, odd_times, texts), max_size=25).map(lambda rows: cues(*rows))
-plain = st.lists(st.tuples(times, st.integers(1, 40), words), max_size=25).map(
+plain_videos = st.lists(st.tuples(times, st.integers(1, 40), words), max_size=25).map(
     lambda rows: cues(*sorted((start, start + quarter / 4, text) for start, quarter, text in rows))
 )
 limits = st.tuples(st.integers(1, 12), st.sampled_from([0.0, 0.25, 2.0, 5.0]), st.sampled_from([0.5, 4.0, 30.0]))
-Limits = tuple[int, float, float]
+Limit = tuple[int, float, float]
 
 
 @given(videos, limits)
-def test_every_caption_is_in_one_clip_in_order(video: Cues, limit: Limits) -> None:
+def test_every_caption_is_in_one_clip_in_order(video: Cues, limit: Limit) -> None:
     clips = merge(video, *limit)
     assert [n for clip in clips for n in range(clip.first, clip.first + clip.count)] == list(range(len(video.text)))
     assert all(clip.count > 0 and 0 <= clip.start < clip.end for clip in clips)
     assert [clip.start for clip in clips] == sorted(clip.start for clip in clips)
-    start, end, _ = in_order(video)
+    start, end, _ = sorted_columns(video)
     for clip in clips:
         members = slice(clip.first, clip.first + clip.count)
         assert clip.start == start[clip.first]
@@ -180,9 +194,44 @@ def test_every_caption_is_in_one_clip_in_order(video: Cues, limit: Limits) -> No
     assert merge(video, *limit) == clips
 
 
+def sorted_columns(video: Cues) -> tuple[list[float], list[float], list[str]]:
+    start, end, text = in_order(video, Counter())
+    return start, end, list(text)
+
+
+def plainly(video: Cues, min_words: int, max_gap: float, max_seconds: float) -> list[tuple[int, int]]:
+    """First and count of each clip, by the rule's own words, one caption after the other."""
+    start, end, _ = sorted_columns(video)
+    own = [len(text.split()) for text in expected(video)]
+
+    def reach(clip: list[int]) -> float:
+        return max(end[n] for n in clip)
+
+    def fits(clip: list[int], more: list[int]) -> bool:
+        longer = reach(more) > reach(clip) and reach(more) - start[clip[0]] > max_seconds
+        return start[more[0]] - reach(clip) <= max_gap and not longer
+
+    def short(clip: list[int]) -> bool:
+        return sum(own[n] for n in clip) < min_words
+
+    opened: list[list[int]] = []
+    for number in range(len(start)):
+        if opened and (short(opened[-1]) or not own[number]) and fits(opened[-1], [number]):
+            opened[-1].append(number)
+        else:
+            opened.append([number])
+    closed: list[list[int]] = []
+    for clip in opened:
+        if closed and short(clip) and fits(closed[-1], clip):
+            closed[-1] += clip
+        else:
+            closed.append(clip)
+    return [(clip[0], len(clip)) for clip in closed]
+
+
 def expected(video: Cues) -> list[str]:
     """The words of each caption that are its own, found the plain way."""
-    start, end, raw = in_order(video)
+    start, end, raw = sorted_columns(video)
     found = [raw[0].split()] if raw else []
     for number in range(1, len(raw)):
         before, here = raw[number - 1].split(), raw[number].split()
@@ -196,17 +245,36 @@ def expected(video: Cues) -> list[str]:
     return [" ".join(own) for own in found]
 
 
+@given(videos | plain_videos, limits)
+def test_the_rule_taken_at_its_word(video: Cues, limit: Limit) -> None:
+    assert [(clip.first, clip.count) for clip in merge(video, *limit)] == plainly(video, *limit)
+
+
+@given(st.lists(videos | plain_videos, max_size=6), limits)
+def test_many_videos_at_once_are_merged_as_one_by_one(many: list[Cues], limit: Limit) -> None:
+    found = merge_all(gather(many), Limits(*limit))
+    alone = [merge(video, *limit) for video in many]
+    assert found.clips.tolist() == [len(clips) for clips in alone]
+    columns = (found.start, found.end, found.first, found.count)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == [
+        (clip.start, clip.end, clip.first, clip.count) for clips in alone for clip in clips
+    ]
+    texts = [clip.text for clips in alone for clip in clips]
+    assert found.told.tolist() == [bool(text) for text in texts]
+    assert found.text.decode() == "".join(f"{text}\0" for text in texts if text)
+
+
 @given(videos, limits)
-def test_words_are_kept_but_for_those_repeated(video: Cues, limit: Limits) -> None:
+def test_words_are_kept_but_for_those_repeated(video: Cues, limit: Limit) -> None:
     own = expected(video)
     for clip in merge(video, *limit):
         assert clip.text == " ".join(" ".join(own[clip.first : clip.first + clip.count]).split())
 
 
 @given(videos, limits)
-def test_bounds(video: Cues, limit: Limits) -> None:
+def test_bounds(video: Cues, limit: Limit) -> None:
     min_words, max_gap, max_seconds = limit
-    start, end, _ = in_order(video)
+    start, end, _ = sorted_columns(video)
     clips = merge(video, *limit)
     for clip in clips:
         members = range(clip.first, clip.first + clip.count)
@@ -225,8 +293,8 @@ def test_bounds(video: Cues, limit: Limits) -> None:
             assert clip.start - reach > max_gap or (latest > reach and latest - before.start > max_seconds)
 
 
-@given(plain, limits)
-def test_what_is_merged_stays_as_it_is(video: Cues, limit: Limits) -> None:
+@given(plain_videos, limits)
+def test_what_is_merged_stays_as_it_is(video: Cues, limit: Limit) -> None:
     """Where starts differ and no text repeats another."""
     size = len(video.text)
     own = Cues(

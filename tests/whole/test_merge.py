@@ -120,4 +120,4 @@ def test_merge_is_what_the_pure_function_says(source: Path, tmp_path: Path) -> N
     columns = next(place.kept().read([Block(0, 50_000)]))
     expected = [clip for cues in merged.part(source, 0, 50_000) for clip in merge(cues, 12, 1.0, 9.0)]
     assert columns["start"].tolist() == [clip.start for clip in expected]
-    assert columns["bytes"].tobytes().decode() == "".join(clip.text for clip in expected)
+    assert columns["text"].tobytes().decode() == "".join(f"{clip.text}\0" for clip in expected if clip.text)
