@@ -13,9 +13,9 @@ In folders and patterns a video's id is its path below ROOT (below the first fol
 without suffix; files that would share an id all keep their suffix. Each video is one clip of the same id, its whole
 length.
 
-In a folder, subtitles that have a video's name, `VIDEO.srt`, `VIDEO.vtt` or with a language `VIDEO.en.vtt`, are its
-captions: each cue is a clip, `VIDEO@0`, `VIDEO@1`, … in the order of the file, with the caption `VIDEO@0#0`. What is
-read and what is left out of them, `pipeline.subtitles` says.
+Subtitles that lie beside a video and have its name, `VIDEO.srt`, `VIDEO.vtt` or with a language `VIDEO.en.vtt`, are
+its captions, but not in tables: each cue is a clip, `VIDEO@0`, `VIDEO@1`, … in the order of the file, with the caption
+`VIDEO@0#0`. What is read and what is left out of them, `pipeline.subtitles` says.
 
 In tables relative paths start at the table's folder. Rows with one (video_id, start, end) are captions of one clip; it
 is called `VIDEO` if it is the whole file, else `VIDEO_START_END`. An empty start is 0, an empty end is the video's.
@@ -95,7 +95,12 @@ def load(root: Path) -> Manifest:
 def _from_files(root: Path, base: Path, entries: Iterable[Path]) -> Manifest:
     kinds = {path.relative_to(base).as_posix(): (_kind(path, base), path) for path in entries}
     files = {name: path for name, (kind, path) in kinds.items() if not kind}
-    spoken = {name: path for name, (kind, path) in kinds.items() if root.is_dir() and kind in subtitles.SUFFIXES}
+    spoken = {
+        path.relative_to(base).as_posix(): path
+        for folder in sorted({file.parent for file in files.values()})
+        for path in folder.iterdir()
+        if _kind(path, base) in subtitles.SUFFIXES and path.is_file()
+    }
     beside = subtitles.beside(files, spoken)
     left_out = Counter(kind for name, (kind, _) in kinds.items() if kind and name not in beside.values())
     reasons = ", ".join(f"{kind} {count:,}" for kind, count in sorted(left_out.items()))

@@ -257,7 +257,8 @@ def test_subtitles_beside_videos(tmp_path: Path) -> None:
         "2 videos keep their suffix in their id, to tell them apart, e.g. d.mp4",
         "4 videos have subtitles",
     )
-    assert len(files.load(tmp_path / "*.mp4").captions) == 0
+    assert [caption.id for caption in files.load(tmp_path / "*.mp4").captions] == ["b@0#0", "b@4#0", "d@0#0"]
+    assert [caption.id for caption in files.load(tmp_path / "deep/c.mkv").captions] == ["c@0#0"]
 
 
 def test_subtitles_that_cannot_be_taken(tmp_path: Path) -> None:
