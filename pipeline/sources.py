@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -57,6 +57,24 @@ def need_folder(folder: Path, hint: str) -> Path:
     if not folder.is_dir():
         raise BadDataset(f"{folder} is not a folder; expected {hint}")
     return folder
+
+
+def annotation_folders(root: Path) -> tuple[Path, ...]:
+    """Return where a data set's annotations may lie; the first folder that has any counts."""
+    return root, root / "annotations", root / "annotation"
+
+
+def files_of_parts(root: Path, patterns: Mapping[str, Sequence[str]], lacking: str) -> dict[str, Path]:
+    """Return the file of each part that has one, by the part's patterns, of the first folder that has any.
+
+    A whole file's name is the shortest. Raises BadDataset, which says `lacking`, where there are none.
+    """
+    for folder in annotation_folders(root):
+        found = {part: {file for glob in globs for file in folder.glob(glob)} for part, globs in patterns.items()}
+        files = {part: min(some, key=lambda file: (len(file.name), file.name)) for part, some in found.items() if some}
+        if files:
+            return files
+    raise BadDataset(lacking)
 
 
 def walk(folder: Path) -> Iterator[Path]:

@@ -41,7 +41,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, INVERTED, KEPT, SWAPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_text
+from pipeline.sources import check_id, files_of_parts, find_media, natural, need_folder, read_json, read_text
 
 HINT = "train.json, val_1.json and val_2.json of ActivityNet Captions, and the videos v_….mp4 in videos/"
 
@@ -80,7 +80,8 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
     Raises BadDataset for missing or damaged annotations, and for a video in train and val.
     """
-    files = _find(need_folder(root, HINT))
+    patterns = {part: (f"{part}.json", f"{part}.*.json") for part in PARTS}
+    files = files_of_parts(need_folder(root, HINT), patterns, f"no ActivityNet Captions in {root}: expected {HINT}")
     told = sorted(
         (one for part, file in files.items() for one in _read(part, file)),
         key=lambda one: (natural(one.video), PARTS.index(one.part)),
@@ -106,16 +107,6 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
         oddities=odd.found(),
         notes=(f"annotations: {', '.join(f.name for f in files.values())}", *missing, *filter(None, notes), media_note),
     )
-
-
-def _find(root: Path) -> dict[str, Path]:
-    """Return the file of each part, of the first folder that has any."""
-    for folder in (root, root / "annotations", root / "annotation"):
-        found = {part: sorted({*folder.glob(f"{part}.json"), *folder.glob(f"{part}.*.json")}) for part in PARTS}
-        files = {part: min(paths, key=lambda path: len(path.name)) for part, paths in found.items() if paths}
-        if files:
-            return files
-    raise BadDataset(f"no ActivityNet Captions in {root}: expected {HINT}")
 
 
 def _read(part: str, file: Path) -> Iterator[_Told]:

@@ -36,7 +36,16 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_lines, read_table, read_text
+from pipeline.sources import (
+    check_id,
+    files_of_parts,
+    find_media,
+    natural,
+    need_folder,
+    read_lines,
+    read_table,
+    read_text,
+)
 
 HINT = "charades_sta_train.txt and charades_sta_test.txt, Charades_v1_*.csv beside them, and the videos in videos/"
 
@@ -73,7 +82,8 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
     Raises BadDataset for missing or damaged annotations, and for a video in train and test.
     """
-    files = _find(need_folder(root, HINT))
+    patterns = {part: (f"charades_sta_{part}*.txt",) for part in PARTS}
+    files = files_of_parts(need_folder(root, HINT), patterns, f"no Charades-STA sentences in {root}: expected {HINT}")
     lines = sorted(
         (line for part, file in files.items() for line in _lines(part, file)),
         key=lambda line: (natural(line.video), line.start, line.end, line.raw),
@@ -98,16 +108,6 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
         oddities=odd.found(),
         notes=(f"annotations: {names}", *length_notes, *list_notes, media_note),
     )
-
-
-def _find(root: Path) -> dict[str, Path]:
-    """Return the file of each part, of the first folder that has any. A whole file's name is the shortest."""
-    for folder in (root, root / "annotations", root / "annotation"):
-        found = {part: sorted(folder.glob(f"charades_sta_{part}*.txt")) for part in PARTS}
-        files = {part: min(paths, key=lambda path: len(path.name)) for part, paths in found.items() if paths}
-        if files:
-            return files
-    raise BadDataset(f"no Charades-STA sentences in {root}: expected {HINT}")
 
 
 def _lines(part: str, file: Path) -> Iterator[_Line]:

@@ -43,7 +43,16 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Clip, Manifest, Part, Step, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_lines, whole_ones
+from pipeline.sources import (
+    annotation_folders,
+    check_id,
+    find_media,
+    natural,
+    need_folder,
+    read_json,
+    read_lines,
+    whole_ones,
+)
 
 HINT = "COIN.json (or ProcedureVRL's *coin*train*.csv and *coin*test*.csv), and the videos in videos/"
 EXPECTED: dict[str, dict[str, int]] = {
@@ -100,7 +109,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
 def _find(root: Path) -> list[Path]:
     """Return the annotation files to read, all of one kind."""
-    for folder in (root, root / "annotations", root / "annotation"):
+    for folder in annotation_folders(root):
         tables = [file for file in sorted(folder.glob("*coin*.csv")) if _part(file)]
         for found in (sorted(folder.glob("COIN*.json")), tables):
             whole = whole_ones(found)

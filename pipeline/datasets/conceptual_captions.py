@@ -35,7 +35,7 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import media_by_stem, need_folder, the_one
+from pipeline.sources import annotation_folders, media_by_stem, need_folder, the_one
 
 HINT = (
     "Train_GCC-training.tsv and Validation_GCC-1.1.0-Validation.tsv, or one of them, and the pictures in train/ and "
@@ -91,7 +91,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
 def _find(root: Path) -> dict[str, Path]:
     """Return the table of each part."""
-    for folder in (root, root / "annotations", root / "annotation"):
+    for folder in annotation_folders(root):
         tables: dict[str, Path] = {}
         for part in _PARTS:
             found = [file for file in sorted(folder.glob("*.tsv")) if part in file.name.lower() and file.is_file()]

@@ -44,7 +44,16 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import VIDEO_SUFFIXES, check_id, find_media, natural, need_folder, read_json, read_text
+from pipeline.sources import (
+    VIDEO_SUFFIXES,
+    check_id,
+    files_of_parts,
+    find_media,
+    natural,
+    need_folder,
+    read_json,
+    read_text,
+)
 
 HINT = "train_data.json, val_data.json and test_data.json of DiDeMo, and the videos in videos/"
 
@@ -98,7 +107,9 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
     Raises BadDataset for missing or damaged annotations, and for a video in two parts.
     """
-    folder, files = _find(need_folder(root, HINT))
+    patterns = {part: (f"{part}_data*.json",) for part in PARTS}
+    files = files_of_parts(need_folder(root, HINT), patterns, f"no DiDeMo in {root}: expected {HINT}")
+    folder = next(iter(files.values())).parent
     odd = Oddities()
     rows = [replace(row, text=odd.text(str(row.number), row.raw)) for row in _rows(files)]
     of = _by_video(rows)
@@ -125,16 +136,6 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
 def _stem(name: str) -> str:
     return name.rpartition(".")[0] or name
-
-
-def _find(root: Path) -> tuple[Path, dict[str, Path]]:
-    """Return the first folder that has annotations and the file of each part. A whole file's name is the shortest."""
-    for folder in (root, root / "annotations", root / "annotation"):
-        found = {part: sorted(folder.glob(f"{part}_data*.json")) for part in PARTS}
-        files = {part: min(paths, key=lambda path: len(path.name)) for part, paths in found.items() if paths}
-        if files:
-            return folder, files
-    raise BadDataset(f"no DiDeMo in {root}: expected {HINT}")
 
 
 def _rows(files: Mapping[str, Path]) -> list[_Row]:

@@ -44,6 +44,7 @@ from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 from pipeline.sources import (
     VIDEO_SUFFIXES,
+    annotation_folders,
     check_id,
     find_media,
     natural,
@@ -111,7 +112,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
 def _find(root: Path) -> tuple[Path, list[Path]]:
     """Return the caption file of the first folder that has any, and those of the other kinds there."""
-    for folder in (root, root / "annotations", root / "annotation"):
+    for folder in annotation_folders(root):
         kinds = [[path for path in folder.glob(pattern) if path.is_file()] for pattern in _PATTERNS]
         files = [min(paths, key=lambda path: (_cut(path), path.name)) for paths in kinds if paths]
         if files:

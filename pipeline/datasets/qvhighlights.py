@@ -39,7 +39,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_table
+from pipeline.sources import check_id, files_of_parts, find_media, natural, need_folder, read_table
 
 HINT = "highlight_train_release.jsonl, highlight_val_release.jsonl, highlight_test_release.jsonl, and videos in videos/"
 
@@ -78,7 +78,8 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
     Raises BadDataset for missing or damaged annotations, and for a video in two parts or with two durations.
     """
-    files = _find(need_folder(root, HINT))
+    patterns = {part: (f"highlight_{part}_release*.jsonl",) for part in PARTS}
+    files = files_of_parts(need_folder(root, HINT), patterns, f"no QVHighlights in {root}: expected {HINT}")
     queries = _queries(files)
     first: dict[str, _Query] = {}
     for query in queries:
@@ -100,16 +101,6 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
         oddities=odd.found(),
         notes=(*_notes(files, queries), media_note),
     )
-
-
-def _find(root: Path) -> dict[str, Path]:
-    """Return the file of each part, of the first folder that has any. A whole file's name is the shortest."""
-    for folder in (root, root / "annotations", root / "annotation"):
-        found = {part: sorted(folder.glob(f"highlight_{part}_release*.jsonl")) for part in PARTS}
-        files = {part: min(paths, key=lambda path: len(path.name)) for part, paths in found.items() if paths}
-        if files:
-            return files
-    raise BadDataset(f"no QVHighlights in {root}: expected {HINT}")
 
 
 def _notes(files: Mapping[str, Path], queries: Sequence[_Query]) -> list[str]:

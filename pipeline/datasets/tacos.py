@@ -35,7 +35,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json
+from pipeline.sources import check_id, files_of_parts, find_media, natural, need_folder, read_json
 
 HINT = "train.json, val.json and test.json of TACoS, and the videos s….avi in videos/"
 
@@ -72,7 +72,8 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
     Raises BadDataset for missing or damaged annotations, and for a video in two parts.
     """
-    files = _find(need_folder(root, HINT))
+    patterns = {part: (f"{part}.json", f"{part}.*.json") for part in PARTS}
+    files = files_of_parts(need_folder(root, HINT), patterns, f"no TACoS in {root}: expected {HINT}")
     films = _films(files)
     odd = Oddities()
     clips, captions = _clips(films, odd)
@@ -90,16 +91,6 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
         oddities=odd.found(),
         notes=(f"annotations: {', '.join(file.name for file in files.values())}", *missing, media_note),
     )
-
-
-def _find(root: Path) -> dict[str, Path]:
-    """Return the file of each part, of the first folder that has any. A whole file's name is the shortest."""
-    for folder in (root, root / "annotations", root / "annotation"):
-        found = {part: sorted({*folder.glob(f"{part}.json"), *folder.glob(f"{part}.*.json")}) for part in PARTS}
-        files = {part: min(paths, key=lambda path: len(path.name)) for part, paths in found.items() if paths}
-        if files:
-            return files
-    raise BadDataset(f"no TACoS in {root}: expected {HINT}")
 
 
 def _films(files: Mapping[str, Path]) -> dict[str, _Film]:

@@ -34,7 +34,7 @@ from pathlib import Path
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_table, the_one
+from pipeline.sources import annotation_folders, check_id, find_media, natural, need_folder, read_table, the_one
 
 HINT = "results_2M_train.csv, results_2M_val.csv and test_webvid.csv, or some of them, and the videos in videos/"
 EXPECTED: dict[str, dict[str, int]] = {}
@@ -86,7 +86,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
 def _find(root: Path) -> dict[str, Path]:
     """Return the table of each part."""
-    for folder in (root, root / "annotations", root / "annotation"):
+    for folder in annotation_folders(root):
         files = sorted({*folder.glob("*webvid*.csv"), *folder.glob("results_*.csv")})
         tables: dict[str, Path] = {}
         for part in _PARTS:

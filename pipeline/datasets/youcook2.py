@@ -43,7 +43,17 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_table, read_text, tidy
+from pipeline.sources import (
+    annotation_folders,
+    check_id,
+    find_media,
+    natural,
+    need_folder,
+    read_json,
+    read_table,
+    read_text,
+    tidy,
+)
 
 HINT = "youcookii_annotations_trainval.json (or yc2_val_anet_format.json, or validation_youcook.csv), and videos/"
 
@@ -116,7 +126,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 def _find(root: Path) -> tuple[Path, dict[str, Path]]:
     """Return the first folder that has annotations, and its files by kind. A whole file's name is the shortest."""
     files: dict[str, Path] = {}
-    for folder in (root, root / "annotations", root / "annotation"):
+    for folder in annotation_folders(root):
         found = {
             kind: sorted(folder.glob(glob), key=lambda p: (len(p.name), p.name)) for kind, glob in _PATTERNS.items()
         }

@@ -34,7 +34,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_json
+from pipeline.sources import annotation_folders, check_id, find_media, natural, need_folder, read_json
 
 HINT = "youcookii_translations_ja_train.json, youcookii_annotations_trainval.json, and videos/"
 
@@ -98,7 +98,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
 def _find(root: Path) -> tuple[Path, list[Path]]:
     """Return the official file and those with translations. A whole file's name is the shortest."""
-    for folder in (root, root / "annotations", root / "annotation"):
+    for folder in annotation_folders(root):
         official = sorted(folder.glob(_OFFICIAL), key=lambda path: (len(path.name), path.name))
         translated = sorted(folder.glob(_TRANSLATED))
         if official and translated:

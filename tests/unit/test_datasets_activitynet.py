@@ -11,6 +11,7 @@ from pipeline.datasets import activitynet
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records, write
 
 SWAPPED, PLAIN = "v_0bosp4-pyTM", "v_plain"
 
@@ -21,19 +22,6 @@ def told(duration: float, *moments: tuple[float, float, str]) -> dict[str, Any]:
         "timestamps": [[start, end] for start, end, _ in moments],
         "sentences": [text for _, _, text in moments],
     }
-
-
-def write(folder: Path, **files: Any) -> Path:
-    """Write each value as JSON, or as text, under its name: `__` stands for `.`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, value in files.items():
-        data = value.encode() if isinstance(value, str) else orjson.dumps(value)
-        (folder / name.replace("__", ".")).write_bytes(data)
-    return folder
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 def test_every_record(tmp_path: Path) -> None:

@@ -10,20 +10,9 @@ from pipeline.datasets import charades_sta
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records, write
 
 TRAIN, TEST = "charades_sta_train.txt", "charades_sta_test.txt"
-
-
-def write(folder: Path, **files: str) -> Path:
-    """Write each text under its name: `__` stands for `.`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(text)
-    return folder
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 def test_every_record(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pipeline.datasets import didemo
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records
 
 
 def row(number: int, video: str, text: str, *times: tuple[int, int], chunks: int = 6) -> dict[str, Any]:
@@ -33,10 +34,6 @@ def write(folder: Path, **files: Any) -> Path:
         else:
             (folder / f"{name}_data.json").write_bytes(orjson.dumps(value))
     return folder
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 def test_every_record(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pipeline.datasets.howto100m import captions_of
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Oddity, Part, Video
+from tests.unit.written import write
 
 TABLE = "video_id,category_1,category_2,rank,task_id\n"
 SPOKEN = [
@@ -30,14 +31,6 @@ SPOKEN = [
 
 def record(rows: list[tuple[float, float, str]]) -> dict[str, list[Any]]:
     return {"start": [row[0] for row in rows], "end": [row[1] for row in rows], "text": [row[2] for row in rows]}
-
-
-def write(root: Path, **files: str) -> Path:
-    """Write each file under its name, of which `__` stands for a dot."""
-    root.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (root / name.replace("__", ".")).write_text(content)
-    return root
 
 
 def test_every_record(tmp_path: Path) -> None:

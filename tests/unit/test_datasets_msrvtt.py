@@ -14,6 +14,7 @@ from pipeline.datasets import msrvtt
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import write
 
 
 def video(number: int, split: str) -> dict[str, Any]:
@@ -40,15 +41,6 @@ TEST = {
     "sentences": [sentence(3, 12, "un café"), sentence(4, 11, "a boat")],
 }
 WHOLE = {key: TRAIN_VAL[key] + TEST[key] for key in TRAIN_VAL}
-
-
-def write(folder: Path, **files: Any) -> Path:
-    """Write each value as JSON, or as text, under its name: `__` stands for `.`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, value in files.items():
-        data = value.encode() if isinstance(value, str) else orjson.dumps(value)
-        (folder / name.replace("__", ".")).write_bytes(data)
-    return folder
 
 
 def retrieval(*rows: tuple[str, int, str]) -> str:

@@ -5,7 +5,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from pipeline.counts import counts, differences
@@ -13,23 +12,11 @@ from pipeline.datasets import msvd
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records, write
 
 A, B, C = "-a_b_5_15", "qq_0_4", "-a_b_20_21"
 CAPTIONS = {A: [" a  dog", "a dog", "oh"], B: ["", "a dog"], C: ["a cat", "a cat"]}
 MAPPING = f"{A} vid1\n{B} vid2\n{C} vid10"
-
-
-def write(folder: Path, **files: Any) -> Path:
-    """Write each value as JSON, as text or as bytes under its name: `__` stands for `.`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, value in files.items():
-        data = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else orjson.dumps(value)
-        (folder / name.replace("__", ".")).write_bytes(data)
-    return folder
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 def test_every_record(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pipeline.datasets import qvhighlights
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records
 
 
 def query(qid: int, vid: str, text: str, *windows: tuple[float, float], duration: float = 150) -> dict[str, Any]:
@@ -25,10 +26,6 @@ def write(folder: Path, **files: Any) -> Path:
         data = value if isinstance(value, str) else "".join(orjson.dumps(line).decode() + "\n" for line in value)
         (folder / f"highlight_{name}_release.jsonl").write_text(data)
     return folder
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 A, B, C = "-a_9.0_159.0", "b_10.0_160.0", "c_60.0_210.0"

@@ -12,6 +12,7 @@ from pipeline.datasets import tacos
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records
 
 
 def told(fps: float, frames: int, *moments: tuple[int, int, str]) -> dict[str, Any]:
@@ -30,10 +31,6 @@ def write(folder: Path, **files: Any) -> Path:
         data = value.encode() if isinstance(value, str) else orjson.dumps(value)
         (folder / f"{name}.json").write_bytes(data)
     return folder
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 def test_every_record(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from pipeline.counts import counts, differences
@@ -11,6 +10,7 @@ from pipeline.datasets import youcook2
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from tests.unit.written import records, write
 
 
 def told(subset: str, seconds: float, *segments: tuple[int, float, float, str]) -> dict[str, Any]:
@@ -27,21 +27,8 @@ OFFICIAL = {
 }
 
 
-def write(folder: Path, **files: Any) -> Path:
-    """Write each value as JSON, or as text, under its name: `__` stands for `.`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, value in files.items():
-        data = value.encode() if isinstance(value, str) else orjson.dumps(value)
-        (folder / name.replace("__", ".")).write_bytes(data)
-    return folder
-
-
 def milnce(*rows: str) -> str:
     return "\n".join(["end,start,task,text,video_id", *rows]) + "\n"
-
-
-def records(manifest: Manifest) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities}
 
 
 def same(*names: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from pipeline.counts import counts, differences
@@ -11,6 +10,7 @@ from pipeline.datasets import youcook2, youcook2_ja
 from pipeline.errors import BadDataset
 from pipeline.oddities import totals
 from pipeline.records import Caption, Clip, Part, Video
+from tests.unit.written import records, write
 
 FILM = {
     "duration": 20.5,
@@ -24,21 +24,22 @@ FILM = {
 }
 
 
-def write(root: Path, sentences: Any, film: Any = FILM) -> Path:
-    (root / "youcookii_annotations_trainval.json").write_bytes(orjson.dumps({"database": {"v": film}}))
-    translated = {"database": {"v": {"subset": "training", "annotations": sentences}}}
-    (root / "youcookii_translations_ja_train.json").write_bytes(orjson.dumps(translated))
-    return root
+def lay(root: Path, sentences: Any, film: Any = FILM) -> Path:
+    return write(
+        root,
+        youcookii_annotations_trainval__json={"database": {"v": film}},
+        youcookii_translations_ja_train__json={"database": {"v": {"subset": "training", "annotations": sentences}}},
+    )
 
 
 def test_sentences_take_the_spans_of_the_official_file(tmp_path: Path) -> None:
     texts = {0: " 切ります", 1: "混ぜ\u200bます", 2: "食べます", 3: "洗います", 4: " "}
-    manifest = youcook2_ja.load(write(tmp_path, [{"id": n, "sentence": text} for n, text in texts.items()]))
+    manifest = youcook2_ja.load(lay(tmp_path, [{"id": n, "sentence": text} for n, text in texts.items()]))
     assert manifest.videos == (Video("v", None, 20.5),)
     assert manifest.clips == (Clip("v_0", "v", 1.0, 5.0, "113"), Clip("v_1", "v", 19.0, 20.5, "113"))
     assert manifest.captions == (Caption("v_0", "v_0", "切ります"), Caption("v_1", "v_1", "混ぜ\u200bます"))
     assert manifest.splits == (Part("youcook2_ja", "train", ("v_0", "v_1"), ("v_0", "v_1")),)
-    assert {(oddity.kind, oddity.rule): oddity.records for oddity in manifest.oddities} == {
+    assert records(manifest) == {
         ("blanks at the ends", "trimmed"): ("v_0",),
         ("characters outside ASCII", "kept"): ("v_0", "v_1", "v_2"),
         ("encoding damage or invisible characters", "kept"): ("v_1",),
@@ -60,11 +61,11 @@ def test_sentences_take_the_spans_of_the_official_file(tmp_path: Path) -> None:
 )
 def test_records_of_another_shape(tmp_path: Path, sentences: Any, film: Any, message: str) -> None:
     with pytest.raises(BadDataset, match=message):
-        youcook2_ja.load(write(tmp_path, sentences, film))
+        youcook2_ja.load(lay(tmp_path, sentences, film))
 
 
 def test_a_video_translated_twice(tmp_path: Path) -> None:
-    root = write(tmp_path, [{"id": 0, "sentence": "a"}])
+    root = lay(tmp_path, [{"id": 0, "sentence": "a"}])
     other = root / "youcookii_translations_ja_val.json"
     other.write_bytes((root / "youcookii_translations_ja_train.json").read_bytes())
     with pytest.raises(BadDataset, match="v is in another file too"):
@@ -72,7 +73,7 @@ def test_a_video_translated_twice(tmp_path: Path) -> None:
 
 
 def test_translations_without_segments(tmp_path: Path) -> None:
-    (write(tmp_path, []) / "youcookii_annotations_trainval.json").unlink()
+    (lay(tmp_path, []) / "youcookii_annotations_trainval.json").unlink()
     with pytest.raises(BadDataset, match="no translations beside the official annotations; expected youcookii"):
         youcook2_ja.load(tmp_path)
 
