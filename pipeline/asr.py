@@ -28,6 +28,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,12 @@ def has_stop_words(texts: Iterable[str], sample: int = 2_000) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return a folder's files, one a video, in natural order."""
+    """Return a folder's files, one a video, in natural order; listed once for each change of the folder."""
+    return _listed(folder, folder.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _listed(folder: Path, age: int) -> list[Path]:  # noqa: ARG001 - `age` tells a folder from what it was
     found = [path for path in folder.iterdir() if path.suffix in (".csv", ".json") and path.name[0] != "."]
     if not found:
         raise BadDataset(f"{folder}: no captions; expected a file VIDEO.csv or VIDEO.json for each video")

@@ -39,9 +39,11 @@ def tag(stage: Tag, manifest: Manifest | None, workers: int | None, scheduler: s
         place = place_of(stage)
         done = not stage.force and is_current(place)
         outcomes = _run(stage, workers, scheduler, "blocks of captions", count(place.path), BLOCK)
+        code = _failed(outcomes)
         what = "were tagged before" if done else "tagged"
-        print(f"{place.path}: {count(place.path):,} captions {what} by {place.settings['model']}")
-    return _failed(outcomes)
+        if not code:
+            print(f"{place.path}: {count(place.path):,} captions {what} by {place.settings['model']}")
+    return code
 
 
 def _absent(path: Path) -> BadFeatureFile:
@@ -56,6 +58,13 @@ def _write_captions(output: Output, manifest: Manifest) -> None:
         held = str(read_part(tables_file(output.path)).attrs["dataset"])
         if held != manifest.dataset:
             raise PresetMismatch(f"{output.path} holds data set {held}, not {manifest.dataset}; use another --features")
+        if "merge" in read_part(tables_file(output.path)).attrs:
+            raise PresetMismatch(
+                f"{output.path} holds merged captions, which those of --dataset would replace; leave out --dataset, or "
+                "use another --features"
+            )
+    if not manifest.captions:
+        raise BadSetting(f"--dataset {manifest.dataset} has no captions to tag")
     output.finish(manifest, file_attrs(manifest.dataset), {})
     write_oddities(output, manifest)
 
@@ -94,7 +103,8 @@ def merge(stage: Merge, workers: int | None, scheduler: str) -> int:
         raise BadSetting(f"--out {stage.out} is there already; move it away, or choose another")
     with output.owned():
         merged.warn_without_stop_words(place)
-        outcomes = _run(stage, workers, scheduler, "ranges of the file", extent(place.source), stages.BYTES)
+        share = merged.range_size(place.source, stages.BYTES)
+        outcomes = _run(stage, workers, scheduler, "ranges of the file", extent(place.source), share)
     return _failed(outcomes)
 
 

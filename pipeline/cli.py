@@ -127,6 +127,8 @@ def _idf(
     from pipeline import caption_runs, printing, wordstats
 
     _check_workers(workers)
+    if most < 1:
+        raise BadSetting(f"--most {most}: expected 1 or more")
     if plot is not None and plot.suffix not in wordstats.PICTURES:
         raise BadSetting(f"--plot {plot}: expected a name in {' or '.join(wordstats.PICTURES)}")
     stage = replace(stage, features=stage.features.absolute())

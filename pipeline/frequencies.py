@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline import tables
 from pipeline.captions import Block, Captions, words
 from pipeline.errors import BadFeatureFile, BadSetting, unknown
 from pipeline.parts import read_column
@@ -31,10 +32,15 @@ ALL = "all"
 def words_of(path: Path) -> str:
     """Return what tells the words of a file from others. Raises BadFeatureFile where there are none."""
     with h5py.File(path, "r") as file:
-        if "words" not in file:
-            raise BadFeatureFile(f"{path} has no words; run `pipeline run tag --features {path}` first")
-        attrs = file["words"].attrs
-        return f"{attrs['settings']} {attrs['interest']}"
+        if found := tables.words_of(file):
+            return found
+    raise BadFeatureFile(f"{path} has no words; run `pipeline run tag --features {path}` first")
+
+
+def training_captions(path: Path, split: str) -> str:
+    """Return the digest of which captions are trained on; '' for all."""
+    with h5py.File(path, "r") as file:
+        return tables.training_of(file, split)
 
 
 def training_split(path: Path, wanted: str, default: str) -> str:
@@ -138,12 +144,16 @@ def save(place: Captions, size: int, split: str, form: str, min_count: int) -> N
         group.attrs.update({"captions": captions_of(group.file), "split": split, "form": form, "min_count": min_count})
         group.attrs.update({"documents": int(totals[0]), "tokens": int(totals[1])})
         group.attrs["words"] = json.dumps(words_of(place.path))
-        _write_weights(group, place.path, blocks, idf * ((df >= min_count) | (min_count == 1)))
+        group.attrs["training"] = training_captions(place.path, split)
+        _write_weights(group, place.path, blocks, idf, (df >= min_count) | (min_count == 1))
 
     place.save({"idf": write})
 
 
-def _write_weights(group: h5py.Group, path: Path, blocks: list[Block], idf: NDArray[np.float64]) -> None:
+def _write_weights(
+    group: h5py.Group, path: Path, blocks: list[Block], idf: NDArray[np.float64], counts: NDArray[np.bool_]
+) -> None:
+    """Write the weight of each word; `counts` (T,): types that may have one."""
     _, of = _types(path, str(group.attrs["form"]))
     with h5py.File(path, "r") as file:
         weight = group.create_dataset("weight", file["words/text"].shape, np.float32)
@@ -152,6 +162,7 @@ def _write_weights(group: h5py.Group, path: Path, blocks: list[Block], idf: NDAr
             offsets, (entries, interest) = words(
                 file, block, "text" if group.attrs["form"] == "surface" else "lemma", "interest"
             )
+            interest = interest & counts[of[entries]]
             values, even = weights(offsets, np.where(interest, idf[of[entries]], 0.0), interest)
             weight[at : at + len(values)] = values
             at, equal = at + len(values), equal + even

@@ -14,19 +14,23 @@ from pipeline.parts import Part, part_files, read_part
 from pipeline.provenance import file_attrs
 from pipeline.shards import fold
 from pipeline.store import Features
-from pipeline.tables import DERIVED, OWN
+from pipeline.tables import OWN
 
 
 def join(files: Sequence[Path], out: Path) -> list[str]:
     """Write the videos, tables and rows of `files` into `out`; return lines on what it holds.
 
     The data set's own tables all come from the first file that has captions, else from the first that has clips: they
-    refer to each other. Raises PresetMismatch for files of different data sets, or streams of different settings.
+    refer to each other. Words and weights come from the first that has those of the same captions.
+
+    Raises PresetMismatch for files of different data sets, or streams of different settings.
     """
     if out.suffix not in FILES:
         raise BadSetting(f"--out {out}: expected a name in {' or '.join(sorted(FILES))}")
     if out.resolve() in {file.resolve() for file in files}:
         raise BadSetting(f"--out {out} is one of the files to join; use another")
+    if out.exists():
+        raise BadSetting(f"--out {out} is there already; move it away, or choose another")
     parts = [[read_part(part) for part in part_files(file)] for file in files]
     sets = sorted({str(part.attrs["dataset"]) for some in parts for part in some})
     if len(sets) > 1:
@@ -53,7 +57,7 @@ def _holds(parts: Sequence[Part], column: str) -> bool:
 
 
 def _own_only(part: Part, first: bool) -> Part:
-    return part if first else replace(part, tables=tuple(name for name in part.tables if name not in (*OWN, *DERIVED)))
+    return part if first else replace(part, tables=tuple(name for name in part.tables if name not in OWN))
 
 
 def _told(out: Path, tables: Path) -> list[str]:

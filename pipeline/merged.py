@@ -17,15 +17,16 @@ from typing import Any
 
 import h5py
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from pipeline.asr import extent, has_stop_words, part, stream
 from pipeline.captions import Block, Blocks, Columns, divide
-from pipeline.datasets.howto100m import captions_of
+from pipeline.datasets.howto100m import captions_of, held_out
 from pipeline.errors import BadDataset, BadSetting
 from pipeline.loading import default_root
 from pipeline.merging import END, Limits, gather, merge_all
-from pipeline.output import FILES
+from pipeline.output import FILES, Output
 from pipeline.parts import FORMAT, VIDEO_COLUMNS
 from pipeline.provenance import file_attrs
 from pipeline.publish import publish
@@ -34,6 +35,8 @@ from pipeline.tables import OWN
 log = logging.getLogger(__name__)
 
 DATASET = "howto100m"
+FILE_BYTES = 16 << 10
+"""Of one video's captions, about: what a file of a folder counts for."""
 SAMPLE = 50
 """Videos whose captions tell whether stop words were removed."""
 
@@ -46,27 +49,43 @@ class Place:
     out: Path
     settings: Mapping[str, float]
 
+    stamp: str
+    """Of the source as it was found: its files' names, sizes and times."""
+
     def kept(self) -> Blocks:
-        """Return the place of the ranges that go with the source as it is now, and these settings."""
-        stat = self.source.stat()
-        stamp = {**self.settings, "source": str(self.source), "size": stat.st_size, "mtime": stat.st_mtime_ns}
+        """Return the place of the ranges that go with the source as it was found, and these settings."""
+        stamp = {**self.settings, "source": str(self.source), "stamp": self.stamp}
         return Blocks(self.out.with_name(f"{self.out.name}.merge"), json.dumps(stamp, sort_keys=True))
 
     def ranges(self, size: int) -> list[Block]:
-        """Return the source in ranges."""
-        return divide(extent(self.source), size)
+        """Return the source in ranges of about `size` bytes."""
+        return divide(extent(self.source), range_size(self.source, size))
+
+
+def range_size(source: Path, size: int) -> int:
+    """Return how much of what `extent` counts makes a range of `size` bytes: files of a folder, or bytes."""
+    return max(1, size // FILE_BYTES) if source.is_dir() else size
+
+
+def _stamp(source: Path) -> str:
+    found = sha256()
+    for path in sorted(source.iterdir()) if source.is_dir() else [source]:
+        stat = path.stat()
+        found.update(f"{path.name}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    return found.hexdigest()
 
 
 def find(root: str, out: Path, settings: Mapping[str, float]) -> Place:
     """Return the caption file that `root` names, or that lies in that folder. Raises BadDataset, BadSetting."""
     least = {"min_words": 1, "max_gap": 0, "max_seconds": 0}
     for name, value in settings.items():
-        if value < least[name]:
+        if not value >= least[name]:  # nan neither
             raise BadSetting(f"--{name.replace('_', '-')} {value:g}: expected {least[name]} or more")
     if out.suffix not in FILES:
         raise BadSetting(f"--out {out}: expected a name in {' or '.join(sorted(FILES))}")
     path = Path(root or default_root(DATASET)).absolute()
-    return Place(path if path.is_file() else captions_of(path), out, settings)
+    source = path if path.is_file() else captions_of(path)
+    return Place(source, out, settings, _stamp(source))
 
 
 def warn_without_stop_words(place: Place) -> None:
@@ -103,8 +122,9 @@ def _merged(place: Place, block: Block) -> Columns:
         "count": found.count.astype(np.int32),
         "told": found.told,
         "text": np.frombuffer(found.text, np.uint8),
-        "repair": np.asarray(list(captions.repaired), dtype=object),
-        "repairs": np.asarray(list(captions.repaired.values()), np.int64),
+        "repair": np.asarray([what for what, _, _ in captions.repaired], dtype=object),
+        "repaired": np.asarray([video for _, video, _ in captions.repaired], dtype=object),
+        "repairs": np.asarray([number for _, _, number in captions.repaired], np.int64),
     }
 
 
@@ -119,35 +139,40 @@ def _ids(videos: Sequence[str], clips: Sequence[int]) -> NDArray[np.bytes_]:
 def save(place: Place, size: int) -> str:
     """Write the feature file from all ranges, in the order of the source; return a line on what it holds."""
     blocks = place.ranges(size)
-    totals, width, repaired = _survey(place, blocks)
+    held = held_out(place.source)
+    totals, width = _survey(place, blocks, held)
     with publish(place.out) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update({**file_attrs(DATASET), "format": FORMAT, "source": str(place.source)})
         file.attrs["merge"] = json.dumps(place.settings)
         _create(file, totals, width)
-        _fill(file, place.kept().read(blocks))
+        _fill(file, place.kept().read(blocks), held)
+    _list_repairs(place, blocks)
     place.kept().remove()
-    for what, number in repaired.items():
-        log.info("%s: %s captions: %s", place.source.name, f"{number:,}", what)
     cues, clips = totals["cues"], totals["clips"]
     return f"{place.out}: {totals['videos']:,} videos, {cues:,} captions merged to {clips:,} clips"
 
 
-def _survey(place: Place, blocks: Sequence[Block]) -> tuple[Counter[str], int, Counter[str]]:
-    """Return totals, the bytes of the longest clip id, and repairs. Raises BadDataset for a video that stands twice."""
+def _survey(place: Place, blocks: Sequence[Block], held: frozenset[str]) -> tuple[Counter[str], int]:
+    """Return totals and the bytes of the longest clip id. Raises BadDataset for a video that stands twice."""
     totals: Counter[str] = Counter(videos=0, cues=0, clips=0, captions=0)
-    repaired: Counter[str] = Counter()
     width = 1
     seen: list[NDArray[np.uint64]] = []
-    for columns in place.kept().read(blocks, "video", "cues", "told", "id", "repair", "repairs"):
+    for columns in place.kept().read(blocks, "video", "cues", "clips", "told", "id"):
         names, told = [str(name).encode() for name in columns["video"]], columns["told"]
+        test = _tested(columns, held)
         totals.update(videos=len(names), cues=int(columns["cues"].sum()), clips=len(told), captions=int(told.sum()))
+        totals.update({"test clips": int(test.sum()), "test captions": int((test & told).sum())})
         width = max(width, columns["id"].dtype.itemsize)
-        repaired.update(dict(zip(columns["repair"], columns["repairs"].tolist(), strict=True)))
         seen.append(np.asarray([int.from_bytes(sha256(n).digest()[:8]) for n in names], np.uint64))
     hashes = np.concatenate(seen) if seen else np.zeros(0, np.uint64)
     if len(np.unique(hashes)) < len(hashes):
         raise BadDataset(f"{place.source}: a video stands twice; keep one of its records: {_twice(place, blocks)}")
-    return totals, width, repaired
+    return totals, width
+
+
+def _tested(columns: Columns, held: frozenset[str]) -> NDArray[np.bool_]:
+    """Return (N,) whether a clip is of a video that is held out."""
+    return np.repeat(np.asarray([str(name) in held for name in columns["video"]], np.bool_), columns["clips"])
 
 
 def _twice(place: Place, blocks: Sequence[Block]) -> str:
@@ -157,57 +182,89 @@ def _twice(place: Place, blocks: Sequence[Block]) -> str:
 
 def _create(file: h5py.File, totals: Mapping[str, int], width: int) -> None:
     """Make all tables in their size. What nobody writes reads as nothing, and takes no place."""
-    text = h5py.string_dtype()
-    videos = file.create_group("videos")
-    videos.create_dataset("id", (totals["videos"],), text)
-    for name, empty in {**VIDEO_COLUMNS, "reason": ""}.items():
-        kind = text if isinstance(empty, str) else np.float64 if isinstance(empty, float) else np.int64
-        fill = None if isinstance(empty, str) else empty
-        videos.create_dataset(name, (totals["videos"],), kind, fillvalue=fill)
-    videos.create_dataset("status", (totals["videos"],), np.uint8)
+    text, id_ = h5py.string_dtype(), h5py.string_dtype(length=width)
     file.create_group("streams")
-    for name in OWN:
+    for name in ("videos", *OWN):
         file.create_group(name)
-    for table, size, columns in (
-        ("clips", totals["clips"], {"video": np.int64, "start": np.float64, "end": np.float64}),
-        ("captions", totals["captions"], {"clip": np.int64, "source_first": np.int32, "source_count": np.int32}),
-    ):
-        file[table].create_dataset("id", (size,), h5py.string_dtype(length=width))
+    videos: dict[str, Any] = {"id": text, "status": np.uint8}
+    for name, empty in {**VIDEO_COLUMNS, "reason": ""}.items():
+        videos[name] = text if isinstance(empty, str) else np.float64 if isinstance(empty, float) else np.int64
+    seconds, source = {"start": np.float64, "end": np.float64}, {"source_first": np.int32, "source_count": np.int32}
+    tables = {
+        "videos": videos,
+        "clips": {"id": id_, "video": np.int64, **seconds, "label": text, **source},
+        "captions": {"id": id_, "clip": np.int64, "text": text},
+    }
+    for table, columns in tables.items():
         for name, dtype in columns.items():
-            file[table].create_dataset(name, (size,), dtype)
-    file["clips"].create_dataset("label", (totals["clips"],), text)
-    file["captions"].create_dataset("text", (totals["captions"],), text)
+            empty = VIDEO_COLUMNS.get(name) if table == "videos" else None
+            fill = None if isinstance(empty, str) else empty
+            file[table].create_dataset(name, (totals[table],), dtype, fillvalue=fill)
+    for name in ("clips", "captions") if totals["test clips"] else ():
+        test = totals[f"test {name}"]
+        file.create_dataset(f"splits/holdout/test/{name}", (test,), np.int64)
+        file.create_dataset(f"splits/holdout/train/{name}", (totals[name] - test,), np.int64)
 
 
-def _fill(file: h5py.File, blocks: Iterator[Columns]) -> None:
+def _fill(file: h5py.File, blocks: Iterator[Columns], held: frozenset[str]) -> None:
     digest = sha256()
-    at = {"videos": 0, "clips": 0, "captions": 0}
+    at: Counter[str] = Counter()
     for columns in blocks:
-        rows = _rows(columns, at["videos"], at["clips"])
-        for table, values in rows.items():
-            size = len(next(iter(values.values())))
-            for name, column in values.items():
-                # Bytes of one length are UTF-8 only when they say so.
-                fixed = isinstance(column, np.ndarray) and column.dtype.kind == "S"
-                value = column.astype(file[table][name].dtype) if fixed else column
-                file[table][name][at[table] : at[table] + size] = value
-            at[table] += size
+        rows = _rows(columns, at)
+        if "splits/holdout" in file:
+            rows |= _parts(columns, at, held)
+        for name, column in rows.items():
+            # Bytes of one length are UTF-8 only when they say so.
+            fixed = isinstance(column, np.ndarray) and column.dtype.kind == "S"
+            value = column.astype(file[name].dtype) if fixed else column
+            file[name][at[name] : at[name] + len(value)] = value
+        at.update({name: len(column) for name, column in rows.items()})
         digest.update(columns["text"].tobytes())
     file["captions"].attrs["sha256"] = digest.hexdigest()
 
 
-def _rows(columns: Columns, videos: int, clips: int) -> dict[str, dict[str, Any]]:
-    """Return what one range adds to the tables; `videos` and `clips` stand there already. No text, no caption."""
+def _rows(columns: Columns, at: Mapping[str, int]) -> dict[str, Any]:
+    """Return what one range adds to the tables, in which `at` rows stand already. No text, no caption."""
     video = np.repeat(np.arange(len(columns["video"])), columns["clips"])
     ids, told = columns["id"], np.flatnonzero(columns["told"])
     return {
-        "videos": {"id": columns["video"]},
-        "clips": {"id": ids, "video": video + videos, "start": columns["start"], "end": columns["end"]},
-        "captions": {
-            "id": ids[told],
-            "clip": told + clips,
-            "source_first": columns["first"][told],
-            "source_count": columns["count"][told],
-            "text": columns["text"].tobytes().split(END)[:-1],
-        },
+        "videos/id": columns["video"],
+        "clips/id": ids,
+        "clips/video": video + at["videos/id"],
+        "clips/start": columns["start"],
+        "clips/end": columns["end"],
+        "clips/source_first": columns["first"],
+        "clips/source_count": columns["count"],
+        "captions/id": ids[told],
+        "captions/clip": told + at["clips/id"],
+        "captions/text": columns["text"].tobytes().split(END)[:-1],
     }
+
+
+def _parts(columns: Columns, at: Mapping[str, int], held: frozenset[str]) -> dict[str, Any]:
+    """Return the clips and captions of one range that are held out, and those that are not."""
+    test = _tested(columns, held)
+    own = {"clips": test, "captions": test[columns["told"]]}
+    return {
+        f"splits/holdout/{part}/{name}": np.flatnonzero(chosen == (part == "test")) + at[f"{name}/id"]
+        for part in ("test", "train")
+        for name, chosen in own.items()
+    }
+
+
+def _list_repairs(place: Place, blocks: Sequence[Block]) -> None:
+    """List every video with captions whose times were repaired, beside the output."""
+    path = Output(place.out).beside("oddities.jsonl")
+    path.unlink(missing_ok=True)
+    totals: Counter[str] = Counter()
+    with publish(path) as temporary, temporary.open("wb") as file:
+        for columns in place.kept().read(blocks, "repair", "repaired", "repairs"):
+            for what, video, number in zip(*(columns[c] for c in ("repair", "repaired", "repairs")), strict=True):
+                oddity, _, rule = str(what).partition(": ")
+                record = f"{video}: {number} captions"
+                file.write(orjson.dumps({"oddity": oddity, "rule": rule, "record": record}) + b"\n")
+                totals[str(what)] += int(number)
+    for what, number in totals.items():
+        log.info("%s: %s captions: %s", place.source.name, f"{number:,}", what)
+    if not totals:
+        path.unlink()

@@ -110,8 +110,8 @@ class Captions:
     """The texts in UTF-8, each with a blank behind it, but nothing for a caption without words."""
     lengths: _Numbers
     """(C,) bytes of each text and its blank."""
-    repaired: Counter[str]
-    """Captions whose times were repaired, by what was done; a video out of order counts once."""
+    repaired: list[tuple[str, str, int]]
+    """What was repaired in which video, and in how many of its captions; one out of order counts once."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,11 @@ def gather(videos: Iterable[Cues]) -> Captions:
     names: list[str] = []
     texts: list[bytes] = []
     start, end, sizes = array("d"), array("d"), array("q")
-    repaired: Counter[str] = Counter()
+    repaired: list[tuple[str, str, int]] = []
     for cues in videos:
-        starts, ends, raw = in_order(cues, repaired)
+        found: Counter[str] = Counter()
+        starts, ends, raw = in_order(cues, found)
+        repaired += [(what, cues.video, number) for what, number in (+found).items()]
         names.append(cues.video)
         sizes.append(len(raw))
         start.fromlist(starts)

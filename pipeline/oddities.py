@@ -134,7 +134,7 @@ def without_repeats(manifest: Manifest) -> Manifest:
         replace(part, captions=tuple(dict.fromkeys(stays[name] for name in part.captions))) for part in manifest.splits
     )
     oddities = tuple(replace(o, rule=DROPPED) if o.kind in (REPEATED, NEARLY) else o for o in manifest.oddities)
-    return replace(manifest, captions=captions, splits=splits, oddities=oddities)
+    return replace(manifest, captions=captions, splits=splits, oddities=oddities, dedup=True)
 
 
 def lines(oddities: Iterable[Oddity]) -> list[str]:

@@ -35,7 +35,7 @@ def publish(path: Path) -> Iterator[Path]:
         if path.parent.is_dir() and shutil.disk_usage(path.parent).free < NEARLY_FULL:
             why = os.strerror(errno.ENOSPC)  # HDF5 has many other words for it
         raise BadFeatureFile(
-            f"cannot write {path}: {why}; free space or choose another --out, and run again: it resumes"
+            f"cannot write {path}: {why}; free space or choose another place, and run again: it resumes"
         ) from error
     finally:
         with suppress(OSError):

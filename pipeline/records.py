@@ -101,6 +101,8 @@ class Manifest:
     oddities: tuple[Oddity, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What was read and what is not there, one line each, with counts."""
+    dedup: bool = False
+    """Captions that repeat another of their clip were left out on purpose."""
 
 
 Status = Literal["ok", "partial", "failed"]

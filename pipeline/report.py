@@ -17,7 +17,7 @@ from pipeline.datasets import expected, names
 from pipeline.layout import worst
 from pipeline.parts import read_column
 from pipeline.store import STATUS, Features, Stream
-from pipeline.tables import captions_of
+from pipeline.tables import DERIVED, out_of_date
 
 REFERENCES = (
     ("clips", "video", "videos"),
@@ -106,8 +106,18 @@ def incomplete(path: Path) -> list[str]:
     with Features.open(path) as features:
         dataset = str(features.parts[-1].attrs.get("dataset", ""))
         found = _counts(features)
-    wanted = expected(dataset) if dataset in names() else {}
+        reduced = any("merge" in part.attrs for part in features.parts) or _is_reduced(features)
+    wanted = expected(dataset) if dataset in names() and not reduced else {}
     return [f"not the whole data set: {line}" for line in differences(found, wanted)]
+
+
+def _is_reduced(features: Features) -> bool:
+    """Return whether repeated captions were left out on purpose."""
+    for part in features.parts:
+        if "captions" in part.tables:
+            with h5py.File(part.path, "r") as file:
+                return bool(file["captions"].attrs.get("dedup", False))
+    return False
 
 
 def verify(path: Path) -> list[str]:
@@ -173,9 +183,9 @@ def _verify_tables(features: Features) -> Iterator[str]:
 
 def _verify_words(file: h5py.File) -> Iterator[str]:
     """Check that words and weights are those of the captions that stand there."""
-    for name in ("words", "idf"):
-        if name in file and str(file[name].attrs["captions"]) != captions_of(file):
-            yield f"{name} were made from other captions; run `pipeline run idf` again"
+    for name in DERIVED:
+        if name in file and (why := out_of_date(file[name], name, file)):
+            yield f"{name}: {why} since it was made; run `pipeline run idf` again"
     offsets = file["words/offsets"]
     if len(offsets) != len(file["captions/id"]) + 1 or int(offsets[-1]) != len(file["words/text"]):
         yield "words/offsets do not fit captions and words; run `pipeline run tag --force`"

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import BadFeatureFile, PresetMismatch, unknown
-from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_part
-from pipeline.sampling import row_range
+from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_column, read_part
+from pipeline.sampling import row_range, row_ranges
 
 STATUS = ("missing", "ok", "partial", "failed")
 """A video's status in a stream, by its code in the file."""
@@ -109,6 +110,34 @@ class Features:
         at, s = self.index[video], self.stream(stream)
         first, last = row_range(start, end, s.rows_per_second, int(s.count[at]))
         return self._read(s, at, first, last)
+
+    def ranges(
+        self,
+        stream: str,
+        videos: NDArray[np.integer[Any]],
+        start: NDArray[np.floating[Any]],
+        end: NDArray[np.floating[Any]],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (first, last + 1) of the rows of `stream` that saw spans of videos, named by place; NaN: the end."""
+        s = self.stream(stream)
+        return row_ranges(start, end, s.rows_per_second, s.count[videos])
+
+    def table(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of a table, such as `captions` or `splits/split1/train`; none where it is not there."""
+        for part in self.parts:
+            if name.split("/", maxsplit=1)[0] in part.tables:
+                with h5py.File(part.path, "r") as file:
+                    group = file.get(name, {})
+                    return {key: read_column(group[key]) for key in group if isinstance(group[key], h5py.Dataset)}
+        return {}
+
+    def parts_of_splits(self) -> list[str]:
+        """Return the parts there are, as `SPLIT/PART`."""
+        for part in self.parts:
+            if "splits" in part.tables:
+                with h5py.File(part.path, "r") as file:
+                    return [f"{split}/{name}" for split in file["splits"] for name in file["splits"][split]]
+        return []
 
     def all_rows(self, stream: str) -> Iterator[tuple[str, NDArray[np.floating[Any]]]]:
         """Yield (video, rows) for every video that has rows in `stream`."""

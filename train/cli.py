@@ -1,47 +1,155 @@
-"""The command `train`: so far it checks that a feature file has all that training needs."""
+"""The command `train`: flags to functions, and errors to one line."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group, Parameter
 
-from pipeline.errors import BadFeatureFile, PipelineError
-from pipeline.store import Features
+from pipeline.errors import PipelineError
+from train.config import METHODS, Data, Fit, Locvtp, Ncl, Run, Taco, check, parts_of
+from train.presets import expanded
 
-app = App(name="train", help="Feature file to checkpoints and scores.", version_flags=[])
+app = App(
+    name="train",
+    help="Feature file to checkpoints and scores.",
+    version_flags=[],
+    default_parameter=Parameter(show_env_var=False),
+)
+
+FIT, TACO, LOCVTP, NCL = Fit(), Taco(), Locvtp(), Ncl()
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
 @app.default
-def check(*, features: Path) -> int:
-    """Check that a feature file has streams, clips, captions and splits. Training methods are not here yet.
+def _train(  # noqa: PLR0913 - flags
+    data: Annotated[Data, Parameter(name="*"), Group("Data")],
+    fit: Annotated[Fit, Parameter(name="*")] = FIT,
+    taco: Annotated[Taco, Parameter(name="*", group="TACo")] = TACO,
+    locvtp: Annotated[Locvtp, Parameter(name="locvtp", group="LocVTP")] = LOCVTP,
+    ncl: Annotated[Ncl, Parameter(name="ncl", group="NCL")] = NCL,
+    *,
+    method: str = "taco",
+    preset: str = "",  # noqa: ARG001 - `expanded` has put its flags in its place
+    out: Path = Path("runs/run"),
+    json_: Json = False,
+) -> int:
+    """Train on the cached features of a feature file, and evaluate text-video retrieval.
 
     Parameters
     ----------
-    features
-        A feature file or a folder of shards, as `pipeline run extract` writes it.
+    method
+        taco, locvtp or ncl.
+    preset
+        A paper's settings: `train list` names them. Flags beside it win.
+    out
+        Folder of the run: settings, checkpoints, metrics.jsonl, curves.svg, results.json.
 
     """
-    with Features.open(features) as found:
-        tables = {name for part in found.parts for name in part.tables}
-        lacking = sorted({"clips", "captions", "splits"} - tables) + ([] if found.streams else ["streams"])
-        if lacking:
-            raise BadFeatureFile(f"{features} lacks {', '.join(lacking)}; extract a data set that has captions")
-        for stream in found.streams.values():
-            print(f"{stream.name}: {int(stream.count.sum())} rows x {stream.dim}, {stream.rows_per_second:g} a second")
-    raise PipelineError("this version checks the feature file and stops here: no training method is implemented yet")
+    from pipeline.store import Features
+
+    check(method, fit)
+    with Features.open(data.features) as features:
+        there = features.parts_of_splits()
+    data = replace(data, streams=tuple(name for text in data.streams for name in text.split(",") if name))
+    data = replace(data, features=data.features.absolute())
+    run = Run(data, fit, method, {"taco": taco, "locvtp": locvtp, "ncl": ncl}[method], parts_of(data.split, there))
+    from train import runs
+
+    return _print(runs.start(run, out), json_)
 
 
-def main() -> None:
-    """Run `train`; exit code 2 when the command was wrong."""
+@app.command(name="resume")
+def _resume(run: Path, /, *, json_: Json = False) -> int:
+    """Go on from the last checkpoint of a run, as if it had never stopped.
+
+    Parameters
+    ----------
+    run
+        Folder of the run.
+
+    """
+    from train import runs
+
+    return _print(runs.resume(run), json_)
+
+
+@app.command(name="evaluate")
+def _evaluate(
+    *, checkpoint: Path, features: Path | None = None, part: str = "", rerank: int = 0, json_: Json = False
+) -> int:
+    """Evaluate retrieval with a checkpoint, on its own feature file or on another one (zero-shot).
+
+    Parameters
+    ----------
+    checkpoint
+        A checkpoint, or the folder of a run: its best one, else its last.
+    features
+        Feature file with the same streams; default: the run's.
+    part
+        SPLIT/PART to evaluate on, or `all`; default: the run's.
+    rerank
+        Fuse only each caption's best M clips by the other scores; 0: all pairs.
+
+    """
+    from train import runs
+
+    return _print(runs.evaluate(checkpoint, features, part, rerank), json_)
+
+
+@app.command(name="list")
+def _list() -> int:
+    """List methods and presets."""
+    from train.presets import PRESETS
+
+    print(f"methods: {', '.join(METHODS)}")
+    for name, words in PRESETS.items():
+        print(f"{name}: {' '.join(words)}")
+    return 0
+
+
+@app.command(name="compare")
+def _compare(runs: Annotated[list[Path], Parameter(required=True)], /, *, json_: Json = False) -> int:
+    """Compare the results of runs, and say in which settings they differ.
+
+    Parameters
+    ----------
+    runs
+        Folders of runs.
+
+    """
+    from train import comparing
+
+    found = comparing.compare(runs)
+    print(json.dumps(found, indent=2)) if json_ else comparing.show(found)
+    return 0
+
+
+def _print(results: dict[str, object], as_json: bool) -> int:
+    from train.tasks import retrieval
+
+    print(json.dumps(results, indent=2)) if as_json else retrieval.show(results)
+    return 0
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run `train WORDS`; exit code 2 when the command was wrong."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        sys.exit(int(app(exit_on_error=False, print_error=False, result_action="return_value") or 0))
+        words = expanded(sys.argv[1:] if words is None else words)
+        sys.exit(int(app(words, exit_on_error=False, print_error=False, result_action="return_value") or 0))
     except (PipelineError, CycloptsError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; `train resume` goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

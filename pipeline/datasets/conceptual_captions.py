@@ -42,9 +42,10 @@ HINT = (
     "val/, named by their row from 0"
 )
 EXPECTED: dict[str, dict[str, int]] = {
-    "cc3m/train": {"videos": 3_318_333, "clips": 3_318_333, "captions": 3_318_333, "gallery": 3_318_333}
+    "cc3m/train": {"videos": 3_318_333, "clips": 3_318_333, "captions": 3_318_333, "gallery": 3_318_333},
+    "cc3m/val": {"videos": 15_840, "clips": 15_840, "captions": 15_840, "gallery": 15_840},
 }
-"""The rows that its authors give. Copies of the table of validation differ by a few rows."""
+"""The rows that its authors give. Copies of the table of validation lack a few of them (15,833 rows are seen too)."""
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 """Of pictures, in the order in which they are preferred."""

@@ -60,6 +60,7 @@ HINT = "train_data.json, val_data.json and test_data.json of DiDeMo, and the vid
 _VIDEOS = {"val": 1_065, "test": 1_004}
 _LISTED = {"train": 8_392, **_VIDEOS}
 EXPECTED: dict[str, dict[str, int]] = {
+    "didemo/train": {"captions": 33_005},
     "didemo/val": {"videos": 1_065, "clips": 1_065, "captions": 4_180, "gallery": 1_065},
     "didemo/test": {"videos": 1_004, "clips": 1_004, "captions": 4_021, "gallery": 1_004},
     **{f"paragraph/{p}": {"videos": n, "clips": n, "captions": n, "gallery": n} for p, n in _VIDEOS.items()},

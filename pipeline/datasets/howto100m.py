@@ -19,7 +19,8 @@ Every video is a clip of its id. A caption is a clip too, `VIDEO@0`, `VIDEO@1`, 
 but only where the captions take 256 MB or less. The whole of them, 136 million, are read by `pipeline run merge`, which
 makes clips of ten words and more.
 
-Splits. `holdout`: test, the videos of `htm_holdout_vid.txt`, which those who train on the others evaluate on.
+Splits. `holdout`: test, the videos of `htm_holdout_vid.txt`, which those who train on the others evaluate on; train,
+the others.
 
 Repair rules; every record that one touches is listed:
 
@@ -109,6 +110,12 @@ def captions_of(root: Path) -> Path:
     if source is None:
         raise BadDataset(f"no captions in {root}: expected one of {', '.join(CAPTIONS)}")
     return source
+
+
+def held_out(source: Path) -> frozenset[str]:
+    """Return the videos that the list beside a file or folder of captions holds out; none where there is no list."""
+    found = _first(source.parent, HOLDOUT) or (_first(source, HOLDOUT) if source.is_dir() else None)
+    return frozenset(name for name, _ in _holdout(found)) if found else frozenset()
 
 
 def _folder(root: Path) -> Path:
@@ -265,6 +272,7 @@ def _span(name: str, cue: tuple[float, float, str], seconds: float, odd: Odditie
 
 
 def _splits(clips: Iterable[Clip], captions: Iterable[Caption], holdout: set[str]) -> Iterator[Part]:
-    ids = {clip.id: None for clip in clips if clip.video in holdout}
-    if ids:
-        yield Part("holdout", "test", tuple(ids), tuple(caption.id for caption in captions if caption.clip in ids))
+    for part in ("train", "test") if holdout else ():
+        ids = {clip.id: None for clip in clips if (clip.video in holdout) == (part == "test")}
+        if ids:
+            yield Part("holdout", part, tuple(ids), tuple(caption.id for caption in captions if caption.clip in ids))

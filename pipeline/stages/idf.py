@@ -56,8 +56,9 @@ class Idf:
 def place_of(stage: Idf) -> Captions:
     """Return the captions, and where their counted blocks go."""
     from pipeline.captions import Captions, tables_file
-    from pipeline.frequencies import words_of
+    from pipeline.frequencies import training_captions, words_of
 
     path = tables_file(stage.features)
-    settings = {"split": stage.split, "form": stage.form, "words": words_of(path)}
+    training = training_captions(path, stage.split)
+    settings = {"split": stage.split, "training": training, "form": stage.form, "words": words_of(path)}
     return Captions(path, "idf", settings)

@@ -196,7 +196,8 @@ def test_real_counts(real: Manifest) -> None:
         "ce/test": test | {"captions": 1_004},
     }
     assert differences(found, didemo.EXPECTED) == [
-        f"ce/train: 0 of 8,392 {what}" for what in ("videos", "clips", "captions", "gallery")
+        "didemo/train: 0 of 33,005 captions",
+        *(f"ce/train: 0 of 8,392 {what}" for what in ("videos", "clips", "captions", "gallery")),
     ]
     assert real.notes[2:4] == (
         "val_list.txt: 1,065 of 1,094 file names",

@@ -64,6 +64,7 @@ def test_every_record(tmp_path: Path) -> None:
             Caption("-a9@6", "-a9@6", "that is the end"),
         ),
         splits=(
+            Part("holdout", "train", ("-a10",), ()),
             Part(
                 "holdout",
                 "test",
@@ -101,7 +102,10 @@ def test_without_the_csv_every_named_video_counts(tmp_path: Path) -> None:
     loaded = howto100m.load(tmp_path)
     assert loaded.videos == (Video("-a", None, 11.5), Video("-b", None), Video("-c", None, 1.0), Video("-d", None))
     assert {clip.id: clip.label for clip in loaded.clips} == {"-a": "3", "-b": "", "-c": "4", "-d": "", "-d@0": ""}
-    assert loaded.splits == (Part("holdout", "test", ("-a", "-b"), ()),)
+    assert loaded.splits == (
+        Part("holdout", "train", ("-c", "-d", "-d@0"), ("-d@0",)),
+        Part("holdout", "test", ("-a", "-b"), ()),
+    )
     assert captions_of(tmp_path) == root / "sentencified_htm_370k.json"
 
 
@@ -188,10 +192,11 @@ def test_real_lists(shared: Path) -> None:
     loaded = howto100m.load(shared / "data/howto100m")
     assert counts(loaded) == {
         "": {"videos": 5_000, "clips": 5_000, "captions": 0},
+        "holdout/train": {"videos": 4_000, "clips": 4_000, "captions": 0, "gallery": 0},
         "holdout/test": {"videos": 1_000, "clips": 1_000, "captions": 0, "gallery": 0},
     }
     assert howto100m.EXPECTED["holdout/test"]["videos"] == 1_000
-    assert all(video.startswith("-") for video in loaded.splits[0].clips)
+    assert all(video.startswith("-") for video in loaded.splits[1].clips)
     assert totals(loaded.oddities) == {}
     assert sum(video.duration > 0 for video in loaded.videos) == 4_000
     known = {video.id: video.duration for video in loaded.videos}

@@ -130,7 +130,7 @@ def test_order_is_by_start_then_end_then_place() -> None:
     video = cues((5, 6, "d"), (0, 2, "b"), (0, 1, "a"), (0, 2, "c"))
     assert merge(video)[0] == Merged(0, 6, "a b c d", 0, 4)
     assert sorted_columns(video)[2] == ["a", "b", "c", "d"]
-    assert gather([video]).repaired == {UNSORTED: 1}
+    assert gather([video]).repaired == [(UNSORTED, "v", 1)]
 
 
 NAN = math.nan
@@ -159,7 +159,7 @@ def test_times_that_cannot_be(
     video = cues(*rows)
     assert [(clip.start, clip.end) for clip in merge(video)] == clips
     assert sum(clip.count for clip in merge(video)) == len(rows)
-    assert +gather([video]).repaired == found
+    assert {what: number for what, _, number in gather([video]).repaired} == found
 
 
 def test_control_characters_and_blanks_are_no_words() -> None:

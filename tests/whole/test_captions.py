@@ -126,6 +126,43 @@ def test_captions_that_changed_take_their_words_with_them(tmp_path: Path) -> Non
     assert not any(name.startswith("idf/") for name in arrays(out))
 
 
+def test_weights_go_with_the_words_and_the_training_captions(tmp_path: Path) -> None:
+    out = tmp_path / "f.h5"
+    table = _table(tmp_path, 100)
+    words = ["--features", out, "--workers", 0]
+    pipeline("run", "tag", "--dataset", "files", "--root", table, *words)
+    pipeline("run", "idf", *words)
+    table.write_text(table.read_text().replace(",test", ",train"))  # the same texts, other parts
+    _, err = pipeline("run", "tag", "--dataset", "files", "--root", table, *words)
+    assert "the training captions have changed: idf are left out" in err
+    assert "words/text" in arrays(out)
+    pipeline("run", "idf", *words)
+    with h5py.File(out, "r+") as file:
+        assert file["idf"].attrs["documents"] == 100
+        kept = file["splits/files/train/captions"][:-1]
+        del file["splits/files/train/captions"]
+        file["splits/files/train/captions"] = kept
+    assert "the training captions have changed since it was made" in pipeline("verify", out, code=1)[0]
+    pipeline("run", "idf", *words)
+    _, err = pipeline("run", "tag", "--interest", "VERB,NOUN", *words)
+    assert "left out" not in err
+    _, err = pipeline("run", "tag", "--interest", "NOUN", *words)
+    assert "the words have changed: idf are left out; run `pipeline run idf` again" in err
+
+
+def test_a_join_keeps_words_and_never_writes_over_a_file(tmp_path: Path) -> None:
+    one, two, out = (tmp_path / name for name in ("one.h5", "two.h5", "out.h5"))
+    table = _table(tmp_path, 60)
+    for file in (one, two):
+        pipeline("run", "tag", "--dataset", "files", "--root", table, "--features", file, "--workers", 0)
+    pipeline("run", "idf", "--features", two, "--workers", 0)
+    with h5py.File(one, "r+") as file:
+        del file["words"]
+    pipeline("join", one, two, "--out", out)
+    assert_same(two, out)
+    assert "is there already; move it away" in error("join", one, two, "--out", out)
+
+
 def test_captions_join_features(toy: Path, tmp_path: Path) -> None:
     table = _videos(toy, tmp_path)
     captions, features, joined = (tmp_path / name for name in ("captions.h5", "features.h5", "joined.h5"))
@@ -158,6 +195,11 @@ def test_wrong_inputs(toy: Path, tagged: Path, tmp_path: Path) -> None:
     assert "--spacy-model xx_none: not installed" in error(
         "run", "tag", "--features", tagged, "--spacy-model", "xx_none"
     )
+    for name in ("../x", "numpy"):
+        assert f"--spacy-model {name}: not installed" in error(
+            "run", "tag", "--features", tagged, "--spacy-model", name
+        )
+    assert "--most 0: expected 1 or more" in error("run", "idf", "--features", tagged, "--most", 0)
     assert "--interest THING: expected parts of speech" in error(
         "run", "tag", "--features", tagged, "--interest", "NOUN,THING"
     )

@@ -39,7 +39,7 @@ def test_a_partition_in_order_with_enough_words(source: Path, whole: Path) -> No
     videos = json.loads(source.read_bytes())
     with h5py.File(whole) as file:
         ids, of = list(file["videos/id"].asstr()), file["clips/video"][()]
-        first, count = file["captions/source_first"][()], file["captions/source_count"][()]
+        first, count = file["clips/source_first"][()], file["clips/source_count"][()]
         start, end, text = file["clips/start"][()], file["clips/end"][()], list(file["captions/text"].asstr())
         assert np.array_equal(file["captions/clip"][()], np.arange(len(text)))
         clip_ids = list(file["clips/id"].asstr())
@@ -106,6 +106,7 @@ def test_wrong_inputs(source: Path, tmp_path: Path) -> None:
     assert "cut.json" in error(*run, cut)
     assert "does not exist" in error(*run, tmp_path / "absent")
     assert "--min-words 0: expected 1 or more" in error(*run, source, "--min-words", 0)
+    assert "--max-gap nan: expected 0 or more" in error(*run, source, "--max-gap", "nan")
     twice = tmp_path / "twice.json"
     record = json.dumps({"start": [0], "end": [1], "text": ["so it is"]})
     twice.write_text(f'{{"v": {record}, "w": {record}, "v": {record}}}')
@@ -121,3 +122,57 @@ def test_merge_is_what_the_pure_function_says(source: Path, tmp_path: Path) -> N
     expected = [clip for cues in merged.part(source, 0, 50_000) for clip in merge(cues, 12, 1.0, 9.0)]
     assert columns["start"].tolist() == [clip.start for clip in expected]
     assert columns["text"].tobytes().decode() == "".join(f"{clip.text}\0" for clip in expected if clip.text)
+
+
+def test_a_folder_of_files_is_merged_in_ranges_as_the_one_file_is(
+    source: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "captions"
+    folder.mkdir()
+    for video, cues in json.loads(source.read_bytes()).items():
+        rows = [[text, start, end] for text, start, end in zip(cues["text"], cues["start"], cues["end"], strict=True)]
+        (folder / f"{video}.json").write_text(json.dumps(rows))
+    monkeypatch.setattr(stage, "BYTES", 40 * merged.FILE_BYTES)
+    small = stage.Merge(root=str(tmp_path), out=tmp_path / "small.h5")
+    items = small.items()
+    assert len(items) == 8
+    small.save(small.work(items))
+    one, two = arrays(whole), arrays(small.out)
+    assert sorted(one["captions/text"]) == sorted(two["captions/text"])
+    assert len(one["clips/id"]) == len(two["clips/id"])
+
+
+def test_a_file_of_a_folder_that_changes_is_merged_again(tmp_path: Path) -> None:
+    path = tmp_path / "captions/v.csv"
+    path.parent.mkdir()
+    path.write_text("start,end,text\n0,2,so we go\n")
+    settings = {"min_words": 10, "max_gap": 5.0, "max_seconds": 30.0}
+    place = merged.find(str(tmp_path), tmp_path / "x.h5", settings)
+    merged.merge_range(place, Block(0, 1))
+    assert place.kept().left([Block(0, 1)]) == []
+    path.write_text("start,end,text\n0,2,so we went\n")
+    assert len(merged.find(str(tmp_path), tmp_path / "x.h5", settings).kept().left([Block(0, 1)])) == 1
+
+
+def test_held_out_videos_are_a_part_and_repairs_are_listed(tmp_path: Path) -> None:
+    """The idf of the file is over the captions of the other videos."""
+    video = {"start": [0, 9, 4], "end": [2, 8, 6], "text": ["so we go on", "", "and then we stop"]}
+    (tmp_path / "raw_caption.json").write_text(json.dumps({"a": video, "b": video}))
+    (tmp_path / "htm_holdout_vid.txt").write_text("a\n")
+    out = tmp_path / "c.h5"
+    pipeline("run", "merge", "--root", tmp_path, "--out", out, "--workers", 0)
+    found = arrays(out)
+    assert list(found["clips/source_first"]) == [0, 0]
+    assert list(found["clips/source_count"]) == [3, 3]
+    for part, position in (("test", 0), ("train", 1)):
+        assert list(found[f"splits/holdout/{part}/clips"]) == [position]
+        assert list(found[f"splits/holdout/{part}/captions"]) == [position]
+    lines = [json.loads(line) for line in (tmp_path / "c.oddities.jsonl").read_text().splitlines()]
+    assert [line["record"] for line in lines] == ["a: 1 captions"] * 2 + ["b: 1 captions"] * 2
+    assert {line["oddity"] for line in lines} == {"end at or before start, or no time", "not in the order of time"}
+    told, _ = pipeline("run", "idf", "--features", out, "--workers", 0, "--split", "holdout")
+    assert "1 training captions (holdout/train)" in told
+    assert "no problems" in pipeline("verify", out)[0]
+    assert "holds merged captions, which those of --dataset would replace" in error(
+        "run", "tag", "--dataset", "howto100m", "--root", tmp_path, "--features", out
+    )

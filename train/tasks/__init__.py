@@ -1,1 +1,1 @@
-"""One file per evaluation."""
+"""What is evaluated, one file each."""

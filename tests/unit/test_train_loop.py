@@ -1,0 +1,185 @@
+"""The loop: a run that was stopped goes on as if it had not been; what is learnt can be found again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.errors import BadSetting, MissingWeights, PipelineError
+from tests.unit.corpora import make
+from train import checkpoint, config, loop, runs
+from train.config import Data, Fit, Locvtp, Ncl, Run, Taco
+from train.methods import taco
+
+TINY = Taco(negatives=3, norm="l2", tau=0.05)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("corpus") / "f.h5")
+
+
+def run_of(file: Path, steps: int = 12, settings: Taco = TINY, **changes: object) -> Run:
+    fit = replace(Fit(steps=steps, batch=9, lr=2e-3, warmup=4, save_every=5), **changes)  # type: ignore[arg-type]
+    return Run(Data(features=file, text_encoder="tiny"), fit, "taco", settings, ("s/train", "", "s/test"))
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    return [(e["step"], e["loss"]) for e in loop.entries(folder / "metrics.jsonl") if "loss" in e]
+
+
+def test_a_stopped_run_goes_on_exactly(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop.Log, "EVERY", 1)
+    whole = runs.start(run_of(file), tmp_path / "whole")
+    real, calls = taco.losses, []
+
+    def stops(*words: object) -> dict[str, torch.Tensor]:
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return real(*words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(taco, "losses", stops)
+    with pytest.raises(KeyboardInterrupt):
+        runs.start(run_of(file), tmp_path / "stopped")
+    assert losses(tmp_path / "stopped")[-1][0] == 7  # the checkpoint is of step 5
+    torch.manual_seed(123)
+    again = runs.resume(tmp_path / "stopped")
+    assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
+    assert again == whole
+    one, two = (checkpoint.load(tmp_path / name / "last.pt")["model"] for name in ("whole", "stopped"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_training_finds_the_test_clips(file: Path, tmp_path: Path) -> None:
+    """Six clips, colours and shapes seen in other pairs; chance is one in six."""
+    found = runs.start(run_of(file, steps=150), tmp_path / "run")
+    t2v = {level: lines[0]["R@1"] for level, lines in found["scores"].items()}
+    assert found["chance"] == pytest.approx(1 / 6)
+    assert t2v["early"] > 0.8
+    assert t2v["token"] > 0.8
+    assert t2v["fused"] > 0.8
+    assert runs.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    train = runs.evaluate(tmp_path / "run" / "last.pt", file, "s/train")
+    assert train["scores"]["early"][0]["R@1"] > 0.8
+    assert "<svg" in (tmp_path / "run/curves.svg").read_text()
+    assert json.loads((tmp_path / "run/results.json").read_text()) == json.loads(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Taco(parts=("L3",), negatives=2, dropout=0.0),
+        Taco(parts=("L1",), directions="text"),
+        Taco(parts=("L2",), video_layers=0, norm="l2", tau=0.1),
+        Taco(cascade="random", negatives=2, fusion_layers=1),
+        Taco(cascade="all", aggregate="sum", directions="text"),
+        Taco(fusion_chunk=7, video_layers=2),
+    ],
+)
+def test_every_ablation_runs(file: Path, tmp_path: Path, settings: Taco) -> None:
+    found = runs.start(run_of(file, steps=2, settings=settings), tmp_path / "run")
+    assert list(found["scores"])[-1] == "fused"
+    assert ("later" in found["scores"]) == ("L3" in settings.parts)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("locvtp", Locvtp(start=0.3)),
+        ("locvtp", Locvtp(correspondence="random", modality="intra", symmetric=True, own_words="keep")),
+        ("locvtp", Locvtp(correspondence="2d-topk", mode="multi-stage", same_words="keep", direction=False)),
+        ("ncl", Ncl()),
+        ("ncl", Ncl(head="transformer", sequence_layers=1, detach=True)),
+        ("ncl", Ncl(normalise_training=False)),
+    ],
+)
+def test_other_methods_find_the_test_clips_too(file: Path, tmp_path: Path, method: str, settings: Any) -> None:
+    run = replace(run_of(file, steps=120, lr=3e-3), method=method, method_settings=settings)
+    run = replace(run, data=replace(run.data, text_pool="mean"))
+    found = runs.start(run, tmp_path / "run")
+    t2v = [lines[0]["R@1"] for lines in found["scores"].values()]
+    assert t2v[-1] > 0.6  # chance is one in six
+    assert runs.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    assert config.read(tmp_path / "run").method_settings == settings
+
+
+def test_a_chunked_fusion_has_the_gradients_of_the_whole(file: Path) -> None:
+    """Activations that are computed again: the same loss and gradients, dropout included."""
+    grads = []
+    for chunk in (0, 5):
+        run = run_of(file, settings=replace(TINY, fusion_chunk=chunk, dropout=0.0))
+        features = runs.Features.open(file)
+        corpus, words = runs._first(run, features)
+        torch.manual_seed(0)
+        model = runs._model(run, corpus.dim, words)
+        loaded = runs._on(run, corpus, words, torch.device("cpu"))
+        batch = loop.batches.make(corpus, loaded.pieces, torch.arange(9), run.data)
+        model.eval()
+        taco.losses(model, batch, run.method_settings, torch.Generator())["loss"].backward()
+        grads.append([p.grad for p in model.parameters() if p.grad is not None])
+    for one, two in zip(*grads, strict=True):
+        assert torch.allclose(one, two, atol=1e-5)
+
+
+def test_a_frozen_encoder_is_left_as_it_is_and_out_of_the_checkpoint(file: Path, tmp_path: Path) -> None:
+    run = run_of(file, steps=3)
+    run = replace(run, data=replace(run.data, freeze_text=True))
+    found = runs.start(run, tmp_path / "run")
+    assert not [name for name in checkpoint.load(tmp_path / "run/last.pt")["model"] if name.startswith("text.")]
+    assert runs.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+
+
+def test_a_loss_that_is_no_number_stops_with_its_captions(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taco, "losses", lambda *_: {"loss": torch.tensor(float("nan"), requires_grad=True)})
+    with pytest.raises(PipelineError, match=r"step 0: the loss is nan; its captions are in .*not-finite-0.json"):
+        runs.start(run_of(file), tmp_path / "run")
+    assert len(json.loads((tmp_path / "run/not-finite-0.json").read_text())["captions"]) == 9
+
+
+def test_validation_chooses_the_step_and_can_end_training(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = iter([0.1, 0.5, 0.3, 0.2, 0.9])
+    monkeypatch.setattr(runs.retrieval, "selection", lambda *_: next(values))
+    run = replace(run_of(file, steps=20, evaluate_every=2, patience=2), parts=("s/train", "s/test", "s/test"))
+    assert runs.start(run, tmp_path / "run")["step"] == 4
+    assert checkpoint.load(tmp_path / "run/best.pt")["val"] == 0.5
+    assert checkpoint.load(tmp_path / "run/last.pt")["step"] == 8
+
+
+def test_settings_come_back_as_they_were(file: Path, tmp_path: Path) -> None:
+    run = run_of(file, settings=Taco(parts=("L1", "L3")))
+    (tmp_path / "settings.json").write_text(run.as_json())
+    assert config.read(tmp_path) == run
+
+
+def test_checkpoints_that_cannot_be_used(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingWeights, match="is no run: it has no settings.json"):
+        runs.evaluate(tmp_path, None, "")
+    runs.start(run_of(file, steps=1), tmp_path / "run")
+    with pytest.raises(BadSetting, match="holds a run already; `train resume"):
+        runs.start(run_of(file, steps=1), tmp_path / "run")
+    (tmp_path / "run/best.pt").write_bytes((tmp_path / "run/last.pt").read_bytes()[:5000])
+    with pytest.raises(MissingWeights, match="best.pt is no checkpoint of this program"):
+        runs.evaluate(tmp_path / "run", None, "")
+    settings = (tmp_path / "run/settings.json").read_text()
+    (tmp_path / "run/settings.json").write_text(settings.replace('"video_layers": 1', '"video_layers": 2'))
+    with pytest.raises(MissingWeights, match="the checkpoint is of another model: video.* differs"):
+        runs.evaluate(tmp_path / "run/last.pt", None, "")
+
+
+def test_numbers_and_names_that_cannot_be() -> None:
+    with pytest.raises(BadSetting, match="--steps 0: expected 1 or more"):
+        config.check("taco", Fit(steps=0))
+    with pytest.raises(PipelineError, match="unknown method 'tacos'; there are: locvtp, ncl, taco"):
+        config.check("tacos", Fit())
+    with pytest.raises(BadSetting, match="--device cuda:9: .* CUDA devices are there"):
+        config.device_of("cuda:9")
+    with pytest.raises(BadSetting, match="--device gpu: expected auto, cpu"):
+        config.device_of("gpu")

@@ -1,0 +1,123 @@
+"""TACo's losses as pure functions (Yang et al., ICCV 2021), in the paper's symbols.
+
+A score matrix is (texts, videos); `positive[i]` is the column of text i's own video. Sums over the batch are means
+here, a constant factor. Scores are compared in float32 or more.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+
+def wide(scores: Tensor) -> Tensor:
+    """Return scores in float32, or as they are if they are wider."""
+    return scores if scores.dtype == torch.float64 else scores.float()
+
+
+def nce(
+    scores: Float[Tensor, "queries items"],
+    positive: Int[Tensor, " queries"],
+    rivals: Bool[Tensor, "queries items"] | None = None,
+) -> Float[Tensor, " queries"]:
+    """Return -log softmax of each query's positive item (eq. 2); `rivals` are the items it competes with, if not all.
+
+    >>> nce(torch.tensor([[2.0, 0.0]]), torch.tensor([0])).round(decimals=4).tolist()
+    [0.1269]
+    """
+    scores = wide(scores)
+    if rivals is not None:
+        own = functional.one_hot(positive, scores.shape[1]).bool()
+        scores = scores.masked_fill(~(rivals | own), -torch.inf)
+    return functional.cross_entropy(scores, positive, reduction="none")
+
+
+def mean_tokens(x: Float[Tensor, "batch tokens dim"], mask: Bool[Tensor, "batch tokens"]) -> Float[Tensor, "batch dim"]:
+    """Return the average of the tokens in `mask` (x-bar of eq. 3); 0 where there is none."""
+    total = (x * mask[:, :, None]).sum(1)
+    return total / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def word_scores(
+    words: Float[Tensor, "words dim"],
+    video: Float[Tensor, "videos tokens dim"],
+    mask: Bool[Tensor, "videos tokens"],
+    budget: int = 1 << 26,
+) -> Float[Tensor, "words videos"]:
+    """Return s(x_j, y^p) of eq. 4: each word with the video token that is most like it, for every video.
+
+    `budget`: numbers of words x videos x tokens that are held at once.
+    """
+    if not len(words):
+        return words.new_zeros(0, len(video))
+    hidden = torch.where(mask, 0.0, -torch.inf).to(video.dtype)
+    size = max(1, budget // max(1, mask.numel()))
+    parts = [torch.einsum("wd,vtd->wvt", some, video) + hidden for some in words.split(size)]
+    return torch.cat([part.amax(2) for part in parts])
+
+
+def token_nce(
+    scores: Float[Tensor, "words videos"], positive: Int[Tensor, " words"], weights: Float[Tensor, " words"], texts: int
+) -> Float[Tensor, ""]:
+    """Return L2 (eq. 4), each term by the word's weight: the mean over `texts` captions of their words' sum.
+
+    `positive`: the column of the video of each word's caption. A caption without words of interest adds 0.
+    """
+    if not len(scores):
+        return wide(scores).sum()
+    return (weights * nce(scores, positive)).sum() / texts
+
+
+def cascade_scores(
+    sentence: Float[Tensor, "texts videos"],
+    words: Float[Tensor, "words videos"],
+    owner: Int[Tensor, " words"],
+    weights: Float[Tensor, " words"],
+    aggregate: str = "mean",
+) -> Float[Tensor, "texts videos"]:
+    """Return the scores by which the cascade picks its negatives (3.3).
+
+    `owner`: the caption of each word. `aggregate` "sum" adds all words, as the paper writes; "mean" weighs them by
+    their idf, so that captions with many words are not everybody's hardest negatives.
+    """
+    factor = torch.ones_like(weights) if aggregate == "sum" else weights
+    return wide(sentence).index_add(0, owner, wide(words) * factor[:, None])
+
+
+def hardest(
+    scores: Float[Tensor, "queries items"], positive: Int[Tensor, " queries"], k: int
+) -> Int[Tensor, "queries picks"]:
+    """Return each query's positive item, then the k others with the highest scores, or all if there are fewer."""
+    others = wide(scores).scatter(1, positive[:, None], -torch.inf)
+    return torch.cat([positive[:, None], others.topk(min(k, scores.shape[1] - 1), dim=1).indices], dim=1)
+
+
+def at_random(
+    scores: Float[Tensor, "queries items"], positive: Int[Tensor, " queries"], k: int, generator: torch.Generator
+) -> Int[Tensor, "queries picks"]:
+    """Return each query's positive item, then k others drawn without repetition (Table 3's control)."""
+    drawn = torch.rand(scores.shape, generator=generator, device=generator.device).to(scores.device)
+    return hardest(drawn, positive, k)
+
+
+def unique_pairs(
+    videos: Int[Tensor, "texts picks"], texts: Int[Tensor, "videos picks2"], own: Int[Tensor, " videos"], width: int
+) -> tuple[Int[Tensor, "pairs 2"], Int[Tensor, "texts picks"], Int[Tensor, "videos picks2"]]:
+    """Return the different (text, video) pairs among the picks, and where each pick's pair is among them.
+
+    `videos[i]`: picks of text i. `texts[j]`: picks of video `own[j]`. `width`: videos there are. Positives stand in
+    both lists and many hard negatives too, so about six in ten are left.
+    """
+    rows = torch.arange(len(videos), device=videos.device)[:, None] * width + videos
+    columns = texts * width + own[:, None]
+    keys, place = torch.cat([rows.flatten(), columns.flatten()]).unique(return_inverse=True)
+    pairs = torch.stack([keys // width, keys % width], dim=1)
+    return pairs, place[: rows.numel()].view(rows.shape), place[rows.numel() :].view(columns.shape)
+
+
+def fusion_nce(logits: Float[Tensor, " pairs"], picks: Int[Tensor, "queries picks"]) -> Float[Tensor, ""]:
+    """Return L3 (eq. 5) of one direction: the first of each query's picks against the others."""
+    grouped = wide(logits)[picks]
+    return -grouped.log_softmax(1)[:, 0].mean()

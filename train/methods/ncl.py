@@ -1,0 +1,73 @@
+"""NCL: normalised contrastive learning (Park et al., EMNLP 2022), on CLIP4Clip's heads over cached frame features.
+
+The score of a pair is the cosine of a caption's and a clip's vector over a temperature that is learnt (eqs. 1 and 2). A
+clip's vector is the average of its tokens, or of what a sequence transformer makes of them. The loss is contrastive in
+both directions (eq. 4), of scores to which Sinkhorn's biases are added (eqs. 6 to 12), so that in the batch every clip
+and every caption is retrieved equally often. At test time biases come from train queries: `train evaluate --normalise`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from train.batches import Batch, all_clips, all_texts
+from train.config import Data, Ncl
+from train.data import Corpus
+from train.encoders import Layers, pooled, scale_of
+from train.losses import mean_tokens, nce, wide
+from train.normalisation import biases, error, ncl
+from train.text import Encoder, Pieces, Sentences
+
+
+class Model(nn.Module):
+    """Text encoder, and CLIP4Clip's head over projected frame features."""
+
+    def __init__(self, settings: Ncl, data: Data, in_dim: int, text: Encoder) -> None:
+        super().__init__()
+        s = settings
+        self.data, self.text = data, text
+        self.project = nn.Linear(in_dim, text.dim)
+        layers = s.sequence_layers if s.head == "transformer" else 0
+        self.sequence = Layers(text.dim, layers, data.max_video_tokens, s.dropout) if layers else None
+        self.scale = nn.Parameter(torch.tensor(1 / s.gamma).log())
+
+    def videos(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return (B, d) vectors of length 1; the sequence transformer adds to the frames, as in CLIP4Clip."""
+        frames = self.project(x)
+        if self.sequence is not None:
+            frames = frames + self.sequence(frames, mask)
+        return nn.functional.normalize(wide(mean_tokens(frames, mask)), dim=1)
+
+    def texts(self, sentences: Sentences) -> Tensor:
+        """Return (B, d) vectors of length 1."""
+        return nn.functional.normalize(wide(pooled(self.text(sentences), sentences.mask, self.data.text_pool)), dim=1)
+
+
+def losses(model: Model, batch: Batch, settings: Ncl, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG001
+    """Return the loss (eq. 4), with biases or without, and how far the batch is from even retrieval (eq. 5)."""
+    scores = model.texts(batch.text) @ model.videos(batch.video, batch.video_mask).T * scale_of(model.scale)
+    own = torch.arange(len(scores), device=scores.device)
+    if settings.normalise_training:
+        loss = ncl(scores, own, settings.iterations, settings.detach)
+    else:
+        loss = nce(scores, own).mean() + nce(scores.T, own).mean()
+    uneven = torch.tensor(error(scores.detach())[0])
+    return {"loss": loss, "error": uneven}
+
+
+@torch.inference_mode()
+def scores(model: Model, corpus: Corpus, pieces: Pieces, settings: Ncl, rerank: int = 0) -> dict[str, Tensor]:  # noqa: ARG001
+    """Return the score matrix (captions, clips), cosines over the temperature."""
+    model.eval()
+    videos = torch.zeros(len(corpus.clips), model.text.dim, device=corpus.device)
+    for some, x, mask in all_clips(corpus, model.data):
+        videos[some] = model.videos(x, mask)
+    texts = torch.cat([model.texts(sentences) for _, sentences in all_texts(pieces)])
+    return {"similarity": texts @ videos.T * scale_of(model.scale)}
+
+
+def evened(matrix: Tensor, iterations: int) -> Tensor:
+    """Return scores with the biases of their own queries: the paper's oracle, which uses all test queries."""
+    a, b = biases(matrix, iterations, detach=True)
+    return wide(matrix) + a[:, None] + b

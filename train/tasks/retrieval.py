@@ -1,0 +1,76 @@
+"""Text-video retrieval: every caption looks for its clip, every clip for its captions, by each level of score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from train.data import Corpus
+from train.metrics import Retrieval, text_to_video, video_to_text
+
+COLUMNS = ("R@1", "R@5", "R@10", "R@50", "MdR", "MnR", "gallery")
+
+
+def evaluate(scores: dict[str, Tensor], corpus: Corpus) -> dict[str, Any]:
+    """Return the results of each level of score (captions, clips), in both directions; chance beside them.
+
+    Captions whose clip has no features are misses; with several captions a clip both conventions of video-to-text are
+    given, as their numbers cannot be compared.
+    """
+    several = len(corpus.texts) > len(corpus.clips)
+    found: dict[str, Any] = {"dataset": corpus.dataset, "part": corpus.part, "chance": 1 / len(corpus.clips)}
+    found["scores"] = {
+        level: [one.as_dict() for one in _both(matrix, corpus, several)] for level, matrix in scores.items()
+    }
+    return found
+
+
+def _both(scores: Tensor, corpus: Corpus, several: bool) -> list[Retrieval]:
+    declared = len(corpus.clips) + len(corpus.lacking)
+    missing, lost = corpus.lacking_captions, len(corpus.lacking)
+    found = [
+        text_to_video(scores, corpus.clip, expected=declared, missing=missing),
+        video_to_text(scores, corpus.clip, "group_max", expected=declared, missing=lost),
+    ]
+    if several:
+        texts = len(corpus.texts) + missing
+        found.append(video_to_text(scores, corpus.clip, "best_caption", expected=texts, missing=lost))
+    return found
+
+
+def selection(scores: dict[str, Tensor], corpus: Corpus) -> float:
+    """Return the number by which steps are compared: mean of R@1, R@5 and R@10, text to video, of the last level."""
+    found = text_to_video(list(scores.values())[-1], corpus.clip, missing=corpus.lacking_captions)
+    return float(torch.tensor([found.recalls[k] for k in (1, 5, 10)]).mean())
+
+
+def rows(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield level, direction and the cells of `COLUMNS` for each line of the results."""
+    for level, lines in results.get("scores", {}).items():
+        for line in lines:
+            name = line["direction"] if line["convention"] != "best_caption" else "v2t, best caption"
+            recalls = [f"{100 * line[column]:.1f}" for column in COLUMNS[:4]]
+            size = f"{line['gallery']}" + (f" of {line['expected']}" if line["note"] else "")
+            yield level, name, [*recalls, f"{line['MdR']:.1f}", f"{line['MnR']:.1f}", size]
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the results of a run as a table, recalls in per cent."""
+    console = Console()
+    if "scores" not in results:
+        console.print("no part to evaluate on; `train evaluate --part SPLIT/PART`")
+        return
+    head = (
+        f"{results['dataset']}, {results['part']}, step {results['step']}: chance R@1 is {100 * results['chance']:.1f}"
+    )
+    table = Table(title=head, title_justify="left")
+    for column in ("score", "direction", *COLUMNS):
+        table.add_column(column, justify="right" if column in COLUMNS else "left")
+    for level, direction, numbers in rows(results):
+        table.add_row(level, direction, *numbers)
+    console.print(table)

