@@ -1,0 +1,369 @@
+"""Planted worlds: feature files whose truth is known, to see whether a loss does what its paper says it does.
+
+    python -m workflows.planted A --size tiny --seed 0 --out world.h5
+
+A noun or verb is a direction in feature space, a function word is none. A row shows an event, one noun and one verb,
+under noise of its own and a nuisance of its video; a caption tells events in their order, each as `func noun func verb
+func`. Four worlds, one for each claim:
+
+A  tokens: 3 events, of which the caption tells 1 or 2 (`--desc`), so that a video is more than its caption
+B  cascade: videos in fives that differ in one word, so that few negatives are hard
+C  order: tasks of 4 events, shown twice in two orders; which half a row is in, only its neighbours make worth knowing
+D  hubs: one video in ten (`--hubs`) shows 12 events, the others 2; two are told
+
+The table `planted` holds the truth: `row_event` (N,) and `word_event` (W,), the event of a row and of a word in its
+video, -1 for function words; `group` (V,), which five; `hub` (V,); `cue` (N,), what is planted in world C besides.
+`--interest function` and `all` mark other words as tokens of interest, for control.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.captions import Captions
+from pipeline.errors import PipelineError
+from pipeline.layout import StreamHead, write_columns
+from pipeline.parts import read_part
+from pipeline.provenance import file_attrs
+from pipeline.publish import publish
+from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shards import Extracted, fold, write_shard
+from pipeline.stages.idf import Idf
+from pipeline.tables import write_tables
+from pipeline.wordtable import save
+
+STREAM = "planted:rows"
+DIM = 64
+NOUNS, VERBS = {"A": 60, "B": 20, "C": 60, "D": 60}, {"A": 30, "B": 10, "C": 30, "D": 30}
+FUNCTION = ("a", "the", "and", "then", "with", "is", "to", "of")
+ZIPF = 0.8
+"""Exponent of the words' frequencies."""
+NUISANCE = 1.0
+"""Length of a video's nuisance, beside nouns and verbs of length 1."""
+NOISE = {"A": 2.0, "B": 1.0, "C": 1.0, "D": 2.5}
+"""Length of a row's noise."""
+CUE = 1.0
+"""Length of world C's cue."""
+TASKS = 20
+SIZES = {
+    "tiny": {"A": (1000, 200), "B": (1000, 150), "C": (400, 200), "D": (1500, 300)},
+    "small": {"A": (3000, 500), "B": (3000, 300), "C": (1000, 400), "D": (6000, 1000)},
+}
+"""Videos to train on and to test on."""
+TAGS = {"content": ("NOUN", "VERB"), "function": ("DET",), "all": ("DET", "NOUN", "VERB")}
+"""Parts of speech of the tokens of interest; function words are all tagged DET."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Which world, and what may be chosen in it."""
+
+    name: str
+    size: str = "tiny"
+    seed: int = 0
+    interest: str = "content"
+    desc: int = 1
+    """World A: events that the caption tells."""
+    hubs: float = 0.1
+    """World D: share of the videos that show 12 events."""
+    cue: str = "parity"
+    """World C: `parity`, the sign of the half times the parity of the noun; `smooth`, the row's place; `none`."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One video, and what its caption tells."""
+
+    events: tuple[tuple[int, int], ...]
+    """(noun, verb) of each."""
+    shown: tuple[int, ...]
+    """The event of each row."""
+    told: tuple[int, ...]
+    group: int = -1
+    hub: bool = False
+    cue: tuple[float, ...] = ()
+    """Of each row."""
+
+
+Words = tuple[tuple[str, str, int], ...]
+"""A caption: text, part of speech and event (-1: none) of each word."""
+
+
+def _draw(rng: np.random.Generator, count: int, most: int) -> list[int]:
+    """Return different words of a kind that has `most`, by Zipf's law."""
+    odds = np.arange(1, most + 1) ** -ZIPF
+    return [int(x) for x in rng.choice(most, count, replace=False, p=odds / odds.sum())]
+
+
+def _events(world: World, rng: np.random.Generator, count: int) -> tuple[tuple[int, int], ...]:
+    """Return events that share no word."""
+    return tuple(zip(_draw(rng, count, NOUNS[world.name]), _draw(rng, count, VERBS[world.name]), strict=True))
+
+
+def _some(rng: np.random.Generator, count: int, of: int) -> tuple[int, ...]:
+    return tuple(sorted(int(x) for x in rng.choice(of, count, replace=False)))
+
+
+def _tokens(world: World, rng: np.random.Generator, count: int) -> list[Scene]:
+    shown = tuple(np.repeat(range(3), 4).tolist())
+    return [Scene(_events(world, rng, 3), shown, _some(rng, world.desc, 3)) for _ in range(count)]
+
+
+def _cascade(world: World, rng: np.random.Generator, count: int) -> list[Scene]:
+    """Return fives: a video of two events, and four in each of which another one of its four words is changed."""
+    scenes: list[Scene] = []
+    for group in range(count // 5):
+        events = _events(world, rng, 2)
+        scenes.append(Scene(events, (0, 0, 1, 1), (0, 1), group))
+        for place in range(4):
+            event, kind = divmod(place, 2)
+            used = {pair[kind] for pair in events}
+            new = next(w for w in _draw(rng, 3, (NOUNS, VERBS)[kind][world.name]) if w not in used)
+            pair = (new, events[event][1]) if kind == 0 else (events[event][0], new)
+            scenes.append(replace(scenes[5 * group], events=(*events[:event], pair, *events[event + 1 :])))
+    return scenes
+
+
+def _order(world: World, rng: np.random.Generator, count: int) -> list[Scene]:
+    """Return videos of `TASKS` tasks: four events, all once in the first half and, in another order, in the second.
+
+    The parity cue is 1 or -1, evenly, in each half and for each parity: alone it tells neither.
+    """
+    tasks = []
+    for _ in range(TASKS):
+        first, second = rng.permutation(4), rng.permutation(4)
+        while (first == second).any():
+            second = rng.permutation(4)
+        half = NOUNS[world.name] // 2
+        nouns = [2 * w for w in _draw(rng, 2, half)] + [2 * w + 1 for w in _draw(rng, 2, half)]
+        events = tuple(zip(nouns, _draw(rng, 4, VERBS[world.name]), strict=True))
+        tasks.append((events, (*first.tolist(), *second.tolist())))
+    scenes = []
+    for _ in range(count):
+        events, shown = tasks[int(rng.integers(TASKS))]
+        cue = tuple(_cue(world.cue, events[event][0], row) for row, event in enumerate(shown))
+        scenes.append(Scene(events, shown, shown[:4], cue=cue))
+    return scenes
+
+
+def _cue(kind: str, noun: int, row: int) -> float:
+    if kind == "parity":
+        return float((1 if row < 4 else -1) * (1 if noun % 2 else -1))
+    return row / 3.5 - 1 if kind == "smooth" else 0.0
+
+
+def _hubs(world: World, rng: np.random.Generator, count: int) -> list[Scene]:
+    scenes = []
+    for _ in range(count):
+        hub = bool(rng.random() < world.hubs)
+        size = 12 if hub else 2
+        scenes.append(Scene(_events(world, rng, size), tuple(range(size)), _some(rng, 2, size), hub=hub))
+    return scenes
+
+
+WORLDS: dict[str, Callable[[World, np.random.Generator, int], list[Scene]]] = {
+    "A": _tokens,
+    "B": _cascade,
+    "C": _order,
+    "D": _hubs,
+}
+CHOICES = {"A": "desc", "C": "cue", "D": "hubs"}
+"""What may be chosen in which world."""
+
+
+def directions(world: World) -> dict[str, NDArray[np.float64]]:
+    """Return the unit directions of nouns (n, DIM), verbs (n, DIM) and world C's cue (1, DIM)."""
+    rng = np.random.default_rng([world.seed, ord(world.name), 0])
+    sizes = {"noun": NOUNS[world.name], "verb": VERBS[world.name], "cue": 1}
+    found = {name: rng.standard_normal((size, DIM)) for name, size in sizes.items()}
+    return {name: values / np.linalg.norm(values, axis=1, keepdims=True) for name, values in found.items()}
+
+
+def scenes(world: World) -> list[Scene]:
+    """Return the videos, those to train on first."""
+    count = sum(SIZES[world.size][world.name])
+    return WORLDS[world.name](world, np.random.default_rng([world.seed, ord(world.name), 1]), count)
+
+
+def rows_of(world: World, made: Sequence[Scene]) -> list[NDArray[np.float16]]:
+    """Return the rows (n, DIM) of each video."""
+    rng = np.random.default_rng([world.seed, ord(world.name), 2])
+    known, unit = directions(world), DIM**-0.5
+    found = []
+    for scene in made:
+        nouns, verbs = np.asarray([scene.events[event] for event in scene.shown]).T
+        rows = known["noun"][nouns] + known["verb"][verbs]
+        rows += NUISANCE * unit * rng.standard_normal(DIM) + NOISE[world.name] * unit * rng.standard_normal(rows.shape)
+        if scene.cue:
+            rows += CUE * np.outer(scene.cue, known["cue"][0])
+        found.append(rows.astype(np.float16))
+    return found
+
+
+def captions_of(world: World, made: Sequence[Scene]) -> list[Words]:
+    """Return the caption of each video."""
+    rng = np.random.default_rng([world.seed, ord(world.name), 3])
+    found = []
+    for scene in made:
+        words: list[tuple[str, str, int]] = []
+        for event in scene.told:
+            noun, verb = scene.events[event]
+            a, b, c = (FUNCTION[int(at)] for at in rng.integers(len(FUNCTION), size=3))
+            words += [(a, "DET", -1), (f"noun{noun}", "NOUN", event), (b, "DET", -1)]
+            words += [(f"verb{verb}", "VERB", event), (c, "DET", -1)]
+        found.append(tuple(words))
+    return found
+
+
+def text_of(caption: Words) -> str:
+    """Return the caption as it is written."""
+    return " ".join(text for text, _, _ in caption)
+
+
+def write(world: World, out: Path) -> None:
+    """Write the world's feature file: a stream, clips, captions, words, idf, split `planted`, table `planted`."""
+    made = scenes(world)
+    rows, captions = rows_of(world, made), captions_of(world, made)
+    manifest = _manifest(world, captions)
+    attrs = file_attrs(manifest.dataset)
+    with tempfile.TemporaryDirectory() as place:
+        tables, shard = Path(place) / "tables.h5", Path(place) / "shard-0.h5"
+        write_tables(tables, attrs, manifest)
+        videos = [_extracted(video.id, some) for video, some in zip(manifest.videos, rows, strict=True)]
+        write_shard(shard, attrs, {STREAM: _head(world)}, videos)
+        known, whole = _truth(made, captions), Path(place) / "world.h5"
+        fold(
+            [read_part(tables), read_part(shard)], whole, attrs, {"planted": lambda group: write_columns(group, known)}
+        )
+        _write_words(whole, captions, TAGS[world.interest])
+        with publish(out) as temporary:
+            shutil.copyfile(whole, temporary)
+
+
+def _manifest(world: World, captions: Sequence[Words]) -> Manifest:
+    ids = [f"{world.name.lower()}{number:05}" for number in range(len(captions))]
+    train = SIZES[world.size][world.name][0]
+    sides = {"train": tuple(ids[:train]), "test": tuple(ids[train:])}
+    return Manifest(
+        dataset=f"planted-{world.name}",
+        videos=tuple(Video(name, None) for name in ids),
+        clips=tuple(Clip(name, name) for name in ids),
+        captions=tuple(Caption(name, name, text_of(found)) for name, found in zip(ids, captions, strict=True)),
+        splits=tuple(Part("planted", side, some, some) for side, some in sides.items()),
+    )
+
+
+def _head(world: World) -> StreamHead:
+    empty, settings = np.zeros(0), asdict(replace(world, interest="content"))
+    digest = hashlib.sha256(directions(world)["noun"].tobytes()).hexdigest()
+    return StreamHead(
+        settings={"chain": {"fps": 1.0}, "frames": 1, "world": settings, "weights": {"file": "", "sha256": digest}},
+        provenance={"torch": "none", "numpy": np.__version__},
+        dim=DIM,
+        dtype=np.dtype(np.float16),
+        count=empty.astype(np.int64),
+        status=empty.astype(np.uint8),
+        crc32=empty.astype(np.uint32),
+        reason=empty.astype(object),
+    )
+
+
+def _extracted(video: str, rows: NDArray[np.float16]) -> Extracted:
+    known = {"duration": float(len(rows)), "decoded": float(len(rows)), "frames": len(rows), "fps": 1.0}
+    return Extracted(video, {**known, "source_size": 1, "source_mtime": 1}, (STREAM,), {STREAM: rows}, "ok")
+
+
+def _truth(made: Sequence[Scene], captions: Sequence[Words]) -> dict[str, NDArray[Any]]:
+    cues = [cue for scene in made for cue in (scene.cue or (0.0,) * len(scene.shown))]
+    return {
+        "row_event": np.asarray([event for scene in made for event in scene.shown], np.int64),
+        "word_event": np.asarray([event for caption in captions for _, _, event in caption], np.int64),
+        "group": np.asarray([scene.group for scene in made], np.int64),
+        "hub": np.asarray([scene.hub for scene in made], np.bool_),
+        "cue": np.asarray(cues, np.float64),
+    }
+
+
+def _write_words(path: Path, captions: Sequence[Words], interest: Sequence[str]) -> None:
+    """Write what `pipeline run tag` and `idf` would, but for the tagger: here it is known what is a noun."""
+    place = Captions(path, "words", {"model": "planted", "version": "1"})
+    for block in place.blocks(len(captions)):
+        place.kept().write(block, _columns(captions))
+    save(place, len(captions), interest, made=True)
+    idf = Idf(features=path, split="planted/train")
+    idf.save(idf.work(idf.items()))
+
+
+def _columns(captions: Sequence[Words]) -> dict[str, NDArray[Any]]:
+    words = [word for caption in captions for word in caption]
+    sizes = np.asarray([len(caption) for caption in captions], np.int64)
+    length = np.asarray([len(text) for text, _, _ in words], np.int32)
+    ends = np.cumsum(length + 1) - 1
+    begins = np.repeat(np.cumsum([0, *(len(text_of(caption)) + 1 for caption in captions)])[:-1], sizes)
+    columns: dict[str, NDArray[Any]] = {
+        "offsets": np.concatenate([[0], np.cumsum(sizes)]),
+        "start": (ends - length - begins).astype(np.int32),
+        "end": (ends - begins).astype(np.int32),
+    }
+    texts, tags = [text for text, _, _ in words], [pos for _, pos, _ in words]
+    for name, table, values in (("text", "texts", texts), ("lemma", "lemmas", texts), ("pos", "tags", tags)):
+        columns[table], at = np.unique(np.asarray(values, dtype=object), return_inverse=True)
+        columns[name] = at.astype(np.uint8 if name == "pos" else np.int32)
+    return columns
+
+
+def truth(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the table `planted` of a world's file."""
+    with h5py.File(path, "r") as file:
+        return {name: np.asarray(file["planted"][name][()]) for name in file["planted"]}
+
+
+def _parsed(words: Sequence[str] | None) -> tuple[World, Path]:
+    parser = argparse.ArgumentParser(
+        prog="python -m workflows.planted", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("world", choices=WORLDS)
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, help="the feature file")
+    parser.add_argument("--interest", choices=TAGS, default="content", help="which words are tokens of interest")
+    parser.add_argument("--desc", type=int, choices=(1, 2), help="world A: events that a caption tells (1)")
+    parser.add_argument("--hubs", type=float, help="world D: share of videos that show 12 events (0.1)")
+    parser.add_argument("--cue", choices=("parity", "smooth", "none"), help="world C: what tells the halves (parity)")
+    found = parser.parse_args(words)
+    chosen = {name: getattr(found, name) for name in CHOICES.values() if getattr(found, name) is not None}
+    for name in chosen:
+        if name != CHOICES.get(found.world):
+            parser.error(f"--{name} is of no use in world {found.world}; leave it out")
+    if not 0 <= chosen.get("hubs", 0.1) <= 1:
+        parser.error(f"--hubs {found.hubs}: expected a share, 0 to 1")
+    return World(name=found.world, size=found.size, seed=found.seed, interest=found.interest, **chosen), found.out
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write a world; exit code 2 where that cannot be done."""
+    world, out = _parsed(words)
+    try:
+        write(world, out)
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    train, test = SIZES[world.size][world.name]
+    print(f"{out}: world {world.name}, {train} videos to train on, {test} to test on; split planted")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
