@@ -37,6 +37,7 @@ def _train(  # noqa: PLR0913 - flags
     method: str = "taco",
     preset: str = "",  # noqa: ARG001 - `expanded` has put its flags in its place
     out: Path = Path("runs/run"),
+    force: bool = False,
     json_: Json = False,
 ) -> int:
     """Train on the cached features of a feature file, and evaluate text-video retrieval.
@@ -49,6 +50,8 @@ def _train(  # noqa: PLR0913 - flags
         A paper's settings: `train list` names them. Flags beside it win.
     out
         Folder of the run: settings, checkpoints, metrics.jsonl, curves.svg, results.json.
+    force
+        Begin again where a run is there.
 
     """
     from pipeline.store import Features
@@ -61,7 +64,7 @@ def _train(  # noqa: PLR0913 - flags
     run = Run(data, fit, method, {"taco": taco, "locvtp": locvtp, "ncl": ncl}[method], parts_of(data.split, there))
     from train import runs
 
-    return _print(runs.start(run, out), json_)
+    return _print(runs.start(run, out, force), json_)
 
 
 @app.command(name="resume")

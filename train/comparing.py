@@ -12,6 +12,9 @@ from rich.table import Table
 from pipeline.errors import MissingWeights
 from train.tasks import retrieval
 
+COLUMNS = ("R@1", "R@5", "R@10", "MdR")
+"""Of each direction."""
+
 
 def compare(folders: list[Path]) -> list[dict[str, Any]]:
     """Return name, the settings that are not the same in all runs, and results of each. Raises MissingWeights."""
@@ -40,12 +43,26 @@ def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def show(found: list[dict[str, Any]]) -> None:
-    """Print a row for each run and level of score."""
-    table = Table(title="runs", title_justify="left")
-    for column in ("run", *found[0]["differs"], "score", "direction", *retrieval.COLUMNS):
-        table.add_column(column, justify="right" if column in retrieval.COLUMNS else "left")
-    for run in found:
-        own = [Path(run["run"]).name, *map(str, run["differs"].values())]
+    """Print what differs between the runs, and a row for each run and level of score."""
+    console = Console()
+    for number, run in enumerate(found, start=1):
+        said = ", ".join(f"{name} {_plain(value)}" for name, value in run["differs"].items())
+        console.print(f"{number}  {run['run']}  {said or 'as the others'}", highlight=False)
+    table = Table(title="recall in per cent, text to video and video to text", title_justify="left")
+    columns = (*COLUMNS, *COLUMNS)
+    for column in ("run", "score", *columns):
+        table.add_column(column, justify="left" if column == "score" else "right")
+    for number, run in enumerate(found, start=1):
+        cells: dict[str, list[str]] = {}
         for level, direction, numbers in retrieval.rows(run["results"]):
-            table.add_row(*own, level, direction, *numbers)
-    Console().print(table)
+            if direction in ("t2v", "v2t"):
+                chosen = dict(zip(retrieval.COLUMNS, numbers, strict=True))
+                cells.setdefault(level, []).extend(chosen[column] for column in COLUMNS)
+        for level, numbers in cells.items():
+            table.add_row(str(number), level, *numbers)
+        table.add_section()
+    console.print(table)
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -30,10 +30,16 @@ class Loaded:
     pieces: Pieces
 
 
-def start(run: Run, folder: Path) -> dict[str, Any]:
-    """Train from the beginning, evaluate, and return the results."""
-    if (folder / "settings.json").exists():
-        raise BadSetting(f"--out {folder} holds a run already; `train resume {folder}`, or choose another folder")
+FILES = ("last.pt", "best.pt", "metrics.jsonl", "results.json", "curves.svg", "tokenizer.json", "settings.json")
+"""What a run leaves in its folder."""
+
+
+def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
+    """Train from the beginning, evaluate, and return the results. `force`: in the place of a run that is there."""
+    if (folder / "settings.json").exists() and not force:
+        raise BadSetting(f"--out {folder} holds a run already; `train resume {folder}`, another folder, or --force")
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
     with Features.open(run.data.features) as features:
         train, words = _first(run, features)
         _make(folder)

@@ -129,7 +129,9 @@ def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "") -> 
     `tokenizer_json`: the tokenizer of a `tiny` that was trained before. Raises MissingWeights.
     """
     from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
 
+    transformers_logging.disable_progress_bar()
     if name == TINY:
         return _tiny(corpus, seed, tokenizer_json)
     place = _place(name)

@@ -163,8 +163,9 @@ def test_checkpoints_that_cannot_be_used(file: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingWeights, match="is no run: it has no settings.json"):
         runs.evaluate(tmp_path, None, "")
     runs.start(run_of(file, steps=1), tmp_path / "run")
-    with pytest.raises(BadSetting, match="holds a run already; `train resume"):
+    with pytest.raises(BadSetting, match="holds a run already; `train resume .*--force"):
         runs.start(run_of(file, steps=1), tmp_path / "run")
+    assert runs.start(run_of(file, steps=2), tmp_path / "run", force=True)["step"] == 2
     (tmp_path / "run/best.pt").write_bytes((tmp_path / "run/last.pt").read_bytes()[:5000])
     with pytest.raises(MissingWeights, match="best.pt is no checkpoint of this program"):
         runs.evaluate(tmp_path / "run", None, "")

@@ -75,8 +75,7 @@ def test_trained_evaluated_compared(file: Path, tmp_path: Path, inside: Inside) 
     out, _ = inside("evaluate", "--checkpoint", runs[0], "--part", "s/train", "--rerank", 3, "--json")
     assert json.loads(out)["part"] == "s/train"
     out, _ = inside("compare", *runs)
-    assert "parts" in out
-    assert "['L1', 'L2']" in out
+    assert f"2  {runs[1]}  parts L1, L2" in out.replace("\n", " ")
     differs = json.loads(inside("compare", *runs, "--json")[0])[1]["differs"]
     assert differs == {"parts": ["L1", "L2"]}
     assert "taco-msrvtt-split1: --method taco" in inside("list")[0]

@@ -145,6 +145,8 @@ def scores(
 ) -> dict[str, Tensor]:
     """Return score matrices (captions, clips) by level: `early`, `token`, `later`, and `fused`, their weighted sum.
 
+    Levels that were not trained are left out.
+
     `rerank`: only the best M clips of each caption by the first two are fused; the others' later score is the lowest
     there is. 0 fuses all pairs.
     """
@@ -152,11 +154,14 @@ def scores(
     s = settings
     videos = _all_videos(model, corpus, batch)
     rows = [_score_rows(model, s, sentences, videos) for _, sentences in all_texts(pieces, batch)]
-    found = {name: torch.cat([row[name] for row in rows]) for name in ("early", "token")}
-    fused = found["early"] + s.token_weight * found["token"] if "L2" in s.parts else found["early"]
+    levels = {"L1": ("early", 1.0), "L2": ("token", s.token_weight)}
+    trained = {name: weight for part, (name, weight) in levels.items() if part in s.parts}
+    found = {name: torch.cat([row[name] for row in rows]) for name in trained}
+    fused = sum((weight * found[name] for name, weight in trained.items()), torch.zeros(()))
     if "L3" in s.parts:
-        found["later"] = _later(model, (corpus, pieces, videos), fused, rerank)
-        fused = fused + found["later"] if "L1" in s.parts or "L2" in s.parts else found["later"]
+        before = fused if trained else torch.cat([row["early"] for row in rows])  # whatever it says: all are fused
+        found["later"] = _later(model, (corpus, pieces, videos), before, rerank)
+        fused = fused + found["later"]
     return {**found, "fused": fused}
 
 

@@ -53,7 +53,7 @@ def rows(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
     """Yield level, direction and the cells of `COLUMNS` for each line of the results."""
     for level, lines in results.get("scores", {}).items():
         for line in lines:
-            name = line["direction"] if line["convention"] != "best_caption" else "v2t, best caption"
+            name = line["direction"] if line["convention"] != "best_caption" else "v2t, best"
             recalls = [f"{100 * line[column]:.1f}" for column in COLUMNS[:4]]
             size = f"{line['gallery']}" + (f" of {line['expected']}" if line["note"] else "")
             yield level, name, [*recalls, f"{line['MdR']:.1f}", f"{line['MnR']:.1f}", size]
@@ -73,4 +73,7 @@ def show(results: dict[str, Any]) -> None:
         table.add_column(column, justify="right" if column in COLUMNS else "left")
     for level, direction, numbers in rows(results):
         table.add_row(level, direction, *numbers)
+    if any(direction == "v2t, best" for _, direction, _ in rows(results)):
+        table.caption = "v2t ranks clips by their best caption; best: that caption among all captions"
+        table.caption_justify = "left"
     console.print(table)
