@@ -7,7 +7,7 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -83,8 +83,15 @@ def _resume(run: Path, /, *, json_: Json = False) -> int:
 
 
 @app.command(name="evaluate")
-def _evaluate(
-    *, checkpoint: Path, features: Path | None = None, part: str = "", rerank: int = 0, json_: Json = False
+def _evaluate(  # noqa: PLR0913 - flags
+    *,
+    checkpoint: Path,
+    features: Path | None = None,
+    part: str = "",
+    rerank: int = 0,
+    normalise: Literal["none", "bank", "oracle", "dis", "is", "dsl"] = "none",
+    bank: int = 16_384,
+    json_: Json = False,
 ) -> int:
     """Evaluate retrieval with a checkpoint, on its own feature file or on another one (zero-shot).
 
@@ -98,11 +105,17 @@ def _evaluate(
         SPLIT/PART to evaluate on, or `all`; default: the run's.
     rerank
         Fuse only each caption's best M clips by the other scores; 0: all pairs.
+    normalise
+        Also scores evened out, so that no clip is everybody's answer: by NCL's biases from train queries (bank) or from
+        all test queries (oracle), by QB-Norm from train queries (dis, is), by dual softmax from all test queries (dsl).
+    bank
+        Train captions, drawn by chance, that stand in for the test's.
 
     """
     from train import runs
 
-    return _print(runs.evaluate(checkpoint, features, part, rerank), json_)
+    evening = runs.Evening(normalise, bank)
+    return _print(runs.evaluate(checkpoint, features, part, rerank, evening), json_)
 
 
 @app.command(name="list")

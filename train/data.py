@@ -119,6 +119,26 @@ def load(features: Features, part: str, streams: Sequence[str] = (), words: bool
     )
 
 
+def subset(corpus: Corpus, captions: Tensor) -> Corpus:
+    """Return a corpus of some captions, by their places, and their clips."""
+    clips, clip = corpus.clip[captions].unique(return_inverse=True)
+    words = corpus.words
+    if words is not None:
+        own = [np.arange(words.offsets[c], words.offsets[c + 1]) for c in captions.tolist()]
+        at = np.concatenate(own)
+        offsets = np.concatenate([[0], np.cumsum([len(one) for one in own])])
+        words = Words(offsets, words.spans[at], words.weights[at])
+    return replace(
+        corpus,
+        clips=tuple(corpus.clips[c] for c in clips.tolist()),
+        captions=tuple(corpus.captions[c] for c in captions.tolist()),
+        texts=tuple(corpus.texts[c] for c in captions.tolist()),
+        clip=clip,
+        streams=tuple(replace(rows, first=rows.first[clips], count=rows.count[clips]) for rows in corpus.streams),
+        words=words,
+    )
+
+
 def _path(features: Features) -> str:
     return str(features.parts[0].path)
 

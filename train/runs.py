@@ -16,6 +16,8 @@ from pipeline.store import Features
 from train import checkpoint, curves, data, loop, methods, text
 from train.config import Data, Run, device_of, read
 from train.data import Corpus
+from train.encoders import scale_of
+from train.evening import NEED_BANK, Evened, How, even
 from train.tasks import retrieval
 from train.text import Pieces, Text
 
@@ -103,7 +105,24 @@ def _train(
     return results
 
 
-def evaluate(path: Path, features: Path | None, part: str, rerank: int = 0) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Evening:
+    """How scores are evened out at test time; `train/evening.py` says what each is."""
+
+    how: How = "none"
+    bank: int = 16_384
+    """Train captions, drawn by chance, and their clips."""
+    iterations: int = 4
+    beta: float = 20.0
+    """QB-Norm's, for cosines."""
+
+
+NO_EVENING = Evening()
+
+
+def evaluate(
+    path: Path, features: Path | None, part: str, rerank: int = 0, evening: Evening = NO_EVENING
+) -> dict[str, Any]:
     """Return the retrieval results of a run or checkpoint on a part of a split, of this or another feature file."""
     folder = path if path.is_dir() else path.parent
     run = read(folder)
@@ -114,14 +133,44 @@ def evaluate(path: Path, features: Path | None, part: str, rerank: int = 0) -> d
     device = device_of(run.fit.device)
     with Features.open(run.data.features) as opened:
         corpus = data.load(opened, part or run.parts[2], run.data.streams)
+        bank = data.load(opened, run.parts[0], run.data.streams) if evening.how in NEED_BANK else None
     made = (folder / "tokenizer.json").read_text(encoding="utf-8") if _is_tiny(run.data) else ""
     words = text.load(run.data.text_encoder, corpus, run.fit.seed, made)
     found = checkpoint.load(weights)
     model = _model(run, corpus.dim, words).to(device)
     state = loop.begin(run, model)
     state.load_weights(found["model"])
-    loaded = _on(run, corpus, words, device)
-    return {"step": found["step"], **retrieval.evaluate(_scores(run, model, loaded, rerank), loaded.corpus)}
+    test = _on(run, corpus, words, device)
+    scores = _scores(run, model, test, rerank)
+    evened = None
+    if evening.how != "none":
+        drawn = None if bank is None else _on(run, _drawn(bank, evening.bank, run.fit.seed), words, device)
+        evened = _evened(run, model, scores, (test, drawn), evening)
+    return {"step": found["step"], **retrieval.evaluate(scores, test.corpus, evening.how, evened)}
+
+
+def _drawn(corpus: Corpus, size: int, seed: int) -> Corpus:
+    order = torch.randperm(len(corpus.texts), generator=torch.Generator().manual_seed(seed))
+    return data.subset(corpus, order[:size].sort().values)
+
+
+def _evened(
+    run: Run, model: nn.Module, scores: dict[str, torch.Tensor], what: tuple[Loaded, Loaded | None], evening: Evening
+) -> dict[str, Evened]:
+    """Return each level's scores evened out, by those of the bank where that is needed."""
+    test, bank = what
+    texts = videos = None
+    if bank is not None:
+        texts = _scores(run, model, Loaded(test.corpus, bank.pieces))
+        videos = _scores(run, model, Loaded(bank.corpus, test.pieces))
+    scale = getattr(model, "scale", None)
+    beta = evening.beta / float(scale_of(scale.detach())) if scale is not None else evening.beta
+    return {
+        name: even(
+            one, evening.how, (texts[name], videos[name]) if texts and videos else None, evening.iterations, beta
+        )
+        for name, one in scores.items()
+    }
 
 
 def _model(run: Run, in_dim: int, words: Text) -> nn.Module:

@@ -107,6 +107,40 @@ def test_other_methods_find_the_test_clips_too(file: Path, tmp_path: Path, metho
     assert config.read(tmp_path / "run").method_settings == settings
 
 
+@pytest.mark.parametrize("how", ["bank", "oracle", "dis", "is", "dsl"])
+@pytest.mark.parametrize("method", ["taco", "ncl"])
+def test_scores_are_evened_out_at_test_time(file: Path, tmp_path: Path, method: str, how: Any) -> None:
+    settings = Ncl() if method == "ncl" else TINY
+    run = replace(run_of(file, steps=5), method=method, method_settings=settings)
+    plain = runs.start(run, tmp_path / "run")["scores"]
+    found = runs.evaluate(tmp_path / "run", None, "", 0, runs.Evening(how, bank=20))
+    assert {level: lines for level, lines in found["scores"].items() if "+" not in level} == plain
+    assert set(found["scores"]) == {*plain, *(f"{level} + {how}" for level in plain)}
+    lines = [line for level, some in found["scores"].items() if "+" in level for line in some]
+    assert all(line["uses_test_queries"] == (how in ("oracle", "dsl")) for line in lines)
+    if how == "oracle":
+        assert all(max(e["after"]) < max(e["before"]) for e in found["errors"].values())
+
+
+def test_a_subset_has_its_captions_clips_and_words(file: Path) -> None:
+    corpus = runs.data.load(runs.Features.open(file), "s/train")
+    part = runs.data.subset(corpus, torch.tensor([5, 8, 9]))
+    assert part.texts == tuple(corpus.texts[c] for c in (5, 8, 9))
+    assert [part.clips[c] for c in part.clip.tolist()] == [corpus.clips[c] for c in corpus.clip[[5, 8, 9]].tolist()]
+    whole, own = (
+        runs.data.video_tokens(c, torch.tensor([at]), 48)[0]
+        for c, at in ((corpus, int(corpus.clip[5])), (part, int(part.clip[0])))
+    )
+    assert torch.equal(whole, own)
+    assert part.words is not None
+    assert corpus.words is not None
+    for at, caption in enumerate((5, 8, 9)):
+        one, two = (
+            w.spans[w.offsets[n] : w.offsets[n + 1]].tolist() for w, n in ((part.words, at), (corpus.words, caption))
+        )
+        assert one == two
+
+
 def test_a_chunked_fusion_has_the_gradients_of_the_whole(file: Path) -> None:
     """Activations that are computed again: the same loss and gradients, dropout included."""
     grads = []

@@ -16,7 +16,7 @@ from train.config import Data, Ncl
 from train.data import Corpus
 from train.encoders import Layers, pooled, scale_of
 from train.losses import mean_tokens, nce, wide
-from train.normalisation import biases, error, ncl
+from train.normalisation import error, ncl
 from train.text import Encoder, Pieces, Sentences
 
 
@@ -65,9 +65,3 @@ def scores(model: Model, corpus: Corpus, pieces: Pieces, settings: Ncl, rerank: 
         videos[some] = model.videos(x, mask)
     texts = torch.cat([model.texts(sentences) for _, sentences in all_texts(pieces)])
     return {"similarity": texts @ videos.T * scale_of(model.scale)}
-
-
-def evened(matrix: Tensor, iterations: int) -> Tensor:
-    """Return scores with the biases of their own queries: the paper's oracle, which uses all test queries."""
-    a, b = biases(matrix, iterations, detach=True)
-    return wide(matrix) + a[:, None] + b

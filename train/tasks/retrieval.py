@@ -11,13 +11,19 @@ from rich.table import Table
 from torch import Tensor
 
 from train.data import Corpus
+from train.evening import USE_TEST_QUERIES, Evened
 from train.metrics import Retrieval, text_to_video, video_to_text
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@50", "MdR", "MnR", "gallery")
 
 
-def evaluate(scores: dict[str, Tensor], corpus: Corpus) -> dict[str, Any]:
+def evaluate(
+    scores: dict[str, Tensor], corpus: Corpus, how: str = "none", evened: dict[str, Evened] | None = None
+) -> dict[str, Any]:
     """Return the results of each level of score (captions, clips), in both directions; chance beside them.
+
+    `evened`: the same levels evened out at test time, as `how` says; they come beside the plain ones, and say whether
+    they used test queries.
 
     Captions whose clip has no features are misses; with several captions a clip both conventions of video-to-text are
     given, as their numbers cannot be compared.
@@ -27,19 +33,29 @@ def evaluate(scores: dict[str, Tensor], corpus: Corpus) -> dict[str, Any]:
     found["scores"] = {
         level: [one.as_dict() for one in _both(matrix, corpus, several)] for level, matrix in scores.items()
     }
+    for level, one in (evened or {}).items():
+        oracle = how in USE_TEST_QUERIES
+        lines = _both(one.to_video, corpus, several, one.to_text, oracle)
+        found["scores"][f"{level} + {how}"] = [line.as_dict() for line in lines]
+        found.setdefault("errors", {})[level] = one.errors
     return found
 
 
-def _both(scores: Tensor, corpus: Corpus, several: bool) -> list[Retrieval]:
+def _both(
+    scores: Tensor, corpus: Corpus, several: bool, to_text: Tensor | None = None, oracle: bool = False
+) -> list[Retrieval]:
+    to_text = scores if to_text is None else to_text
     declared = len(corpus.clips) + len(corpus.lacking)
     missing, lost = corpus.lacking_captions, len(corpus.lacking)
     found = [
-        text_to_video(scores, corpus.clip, expected=declared, missing=missing),
-        video_to_text(scores, corpus.clip, "group_max", expected=declared, missing=lost),
+        text_to_video(scores, corpus.clip, expected=declared, missing=missing, uses_test_queries=oracle),
+        video_to_text(to_text, corpus.clip, "group_max", expected=declared, missing=lost, uses_test_queries=oracle),
     ]
     if several:
         texts = len(corpus.texts) + missing
-        found.append(video_to_text(scores, corpus.clip, "best_caption", expected=texts, missing=lost))
+        found.append(
+            video_to_text(to_text, corpus.clip, "best_caption", expected=texts, missing=lost, uses_test_queries=oracle)
+        )
     return found
 
 
@@ -56,7 +72,8 @@ def rows(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
             name = line["direction"] if line["convention"] != "best_caption" else "v2t, best"
             recalls = [f"{100 * line[column]:.1f}" for column in COLUMNS[:4]]
             size = f"{line['gallery']}" + (f" of {line['expected']}" if line["note"] else "")
-            yield level, name, [*recalls, f"{line['MdR']:.1f}", f"{line['MnR']:.1f}", size]
+            used = " (uses test queries)" if line["uses_test_queries"] else ""
+            yield level + used, name, [*recalls, f"{line['MdR']:.1f}", f"{line['MnR']:.1f}", size]
 
 
 def show(results: dict[str, Any]) -> None:
@@ -77,3 +94,6 @@ def show(results: dict[str, Any]) -> None:
         table.caption = "v2t ranks clips by their best caption; best: that caption among all captions"
         table.caption_justify = "left"
     console.print(table)
+    for level, errors in results.get("errors", {}).items():
+        (t2v, v2t), (t2v_after, v2t_after) = errors["before"], errors["after"]
+        console.print(f"{level}: normalisation error t2v {t2v:.3f} → {t2v_after:.3f}, v2t {v2t:.3f} → {v2t_after:.3f}")
