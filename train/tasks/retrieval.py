@@ -94,6 +94,14 @@ def show(results: dict[str, Any]) -> None:
         table.caption = "v2t ranks clips by their best caption; best: that caption among all captions"
         table.caption_justify = "left"
     console.print(table)
+    level, lines = list(results["scores"].items())[-1]
+    lost, queries = lines[0]["missing"], lines[0]["queries"]
+    if 0 < lost < queries:
+        among = 100 * lines[0]["R@1"] * queries / (queries - lost)
+        console.print(
+            f"{lost:,} of {queries:,} captions have a clip without features and count as misses; among the others R@1 "
+            f"({level}, t2v) is {among:.1f}"
+        )
     for level, errors in results.get("errors", {}).items():
         (t2v, v2t), (t2v_after, v2t_after) = errors["before"], errors["after"]
         console.print(f"{level}: normalisation error t2v {t2v:.3f} → {t2v_after:.3f}, v2t {v2t:.3f} → {v2t_after:.3f}")
