@@ -24,8 +24,9 @@ from pipeline.asr import extent, has_stop_words, part, stream
 from pipeline.captions import Block, Blocks, Columns, divide
 from pipeline.datasets.howto100m import captions_of, held_out
 from pipeline.errors import BadDataset, BadSetting
+from pipeline.gathering import gather
 from pipeline.loading import default_root
-from pipeline.merging import END, Limits, gather, merge_all
+from pipeline.merging import END, Limits, merge_all
 from pipeline.output import FILES, Output
 from pipeline.parts import FORMAT, VIDEO_COLUMNS
 from pipeline.provenance import file_attrs

@@ -9,20 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.asr import Cues
-from pipeline.merging import (
-    LATEST,
-    MOMENT,
-    NEGATIVE,
-    NO_LENGTH,
-    NO_START,
-    UNSORTED,
-    Limits,
-    Merged,
-    gather,
-    in_order,
-    merge,
-    merge_all,
-)
+from pipeline.gathering import LATEST, NEGATIVE, NO_LENGTH, NO_START, UNSORTED, gather, in_order
+from pipeline.merging import MOMENT, Limits, Merged, merge, merge_all
 
 
 def cues(*rows: tuple[float, float, str]) -> Cues:
