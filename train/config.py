@@ -165,6 +165,8 @@ class Ncl:
 
 METHODS: dict[str, type[Any]] = {"taco": Taco, "locvtp": Locvtp, "ncl": Ncl}
 """The settings of each method; `train/methods/NAME.py` is the method itself."""
+WEIGH_WORDS = frozenset({"taco"})
+"""Methods that need the idf weights of words; the others train on files without them."""
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,8 @@ def fit(run: Run, state: State, corpus: Corpus, pieces: Pieces, folder: Path, ev
     order = batches.Order.of(corpus, s.batch, s.seed)
     log = Log(folder / "metrics.jsonl", state.step)
     for step in range(state.step, s.steps):
+        if s.patience and state.best_step and step - state.best_step >= s.patience * s.evaluate_every:
+            break  # here, so that a run that ended so does not go on when it is resumed
         state.model.train()
         batch = batches.make(corpus, pieces, order.at(step), run.data, (step, s.steps))
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=s.autocast):
@@ -108,8 +110,6 @@ def fit(run: Run, state: State, corpus: Corpus, pieces: Pieces, folder: Path, ev
         log.add(state.step, parts, len(batch.clips))
         if evaluate and s.evaluate_every and state.step % s.evaluate_every == 0:
             _select(state, evaluate(state.model), folder, log)
-            if s.patience and state.step - state.best_step >= s.patience * s.evaluate_every:
-                break
         if state.step % s.save_every == 0:
             checkpoint.save(folder / "last.pt", state.as_dict())
     checkpoint.save(folder / "last.pt", state.as_dict())

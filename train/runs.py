@@ -14,7 +14,7 @@ from torch import nn
 from pipeline.errors import BadFeatureFile, BadSetting, MissingWeights
 from pipeline.store import Features
 from train import checkpoint, curves, data, loop, methods, text
-from train.config import Data, Run, device_of, read
+from train.config import WEIGH_WORDS, Data, Run, device_of, read
 from train.data import Corpus
 from train.encoders import scale_of
 from train.evening import NEED_BANK, Evened, How, even
@@ -40,11 +40,11 @@ def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
     """Train from the beginning, evaluate, and return the results. `force`: in the place of a run that is there."""
     if (folder / "settings.json").exists() and not force:
         raise BadSetting(f"--out {folder} holds a run already; `train resume {folder}`, another folder, or --force")
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
     with Features.open(run.data.features) as features:
         train, words = _first(run, features)
         _make(folder)
+        for name in FILES:  # only now: what was wrong with the input has been said
+            (folder / name).unlink(missing_ok=True)
         (folder / "settings.json").write_text(run.as_json(), encoding="utf-8")
         if run.data.text_encoder == text.TINY:
             (folder / "tokenizer.json").write_text(words.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
@@ -68,9 +68,14 @@ def _make(folder: Path) -> None:
 
 def _first(run: Run, features: Features, folder: Path | None = None) -> tuple[Corpus, Text]:
     """Return the part to train on, and the text encoder, whose words may be those of that part."""
-    corpus = data.load(features, run.parts[0], run.data.streams)
+    corpus = _load(run, features, run.parts[0])
     made = (folder / "tokenizer.json").read_text(encoding="utf-8") if folder and _is_tiny(run.data) else ""
     return corpus, text.load(run.data.text_encoder, corpus, run.fit.seed, made)
+
+
+def _load(run: Run, features: Features, part: str) -> Corpus:
+    """Return a part of a split, with the weights of words where the method uses them."""
+    return data.load(features, part, run.data.streams, words=run.method in WEIGH_WORDS)
 
 
 def _is_tiny(settings: Data) -> bool:
@@ -87,7 +92,7 @@ def _train(
     torch.manual_seed(run.fit.seed)
     model = _model(run, corpus.dim, words).to(device)
     train = _on(run, corpus, words, device)
-    val = _on(run, data.load(features, run.parts[1], run.data.streams), words, device) if run.parts[1] else None
+    val = _on(run, _load(run, features, run.parts[1]), words, device) if run.parts[1] else None
     state = loop.begin(run, model)
     if found:
         state.restore(found)
@@ -98,7 +103,7 @@ def _train(
         state.load_weights(checkpoint.load(folder / "best.pt")["model"])
     results: dict[str, Any] = {"step": state.best_step or state.step}
     if run.parts[2]:
-        test = _on(run, data.load(features, run.parts[2], run.data.streams), words, device)
+        test = _on(run, _load(run, features, run.parts[2]), words, device)
         results |= retrieval.evaluate(_scores(run, state.model, test), test.corpus)
     curves.draw(folder)
     (folder / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
@@ -132,8 +137,8 @@ def evaluate(
     run = replace(run, data=replace(run.data, features=features or run.data.features))
     device = device_of(run.fit.device)
     with Features.open(run.data.features) as opened:
-        corpus = data.load(opened, part or run.parts[2], run.data.streams)
-        bank = data.load(opened, run.parts[0], run.data.streams) if evening.how in NEED_BANK else None
+        corpus = _load(run, opened, part or run.parts[2])
+        bank = _load(run, opened, run.parts[0]) if evening.how in NEED_BANK else None
     made = (folder / "tokenizer.json").read_text(encoding="utf-8") if _is_tiny(run.data) else ""
     words = text.load(run.data.text_encoder, corpus, run.fit.seed, made)
     found = checkpoint.load(weights)

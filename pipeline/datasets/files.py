@@ -109,10 +109,8 @@ def _from_files(root: Path, base: Path, entries: Iterable[Path]) -> Manifest:
         raise BadDataset(f"no video in {root}{f' ({notes[0]})' if notes else ''}; expected {HINT}")
     ids = {name: check_id(own, str(root)) for name, own in _ids(files).items()}
     kept = [name for name, own in ids.items() if name == own and PurePosixPath(name).suffix]
-    if kept:
-        notes.append(f"{len(kept):,} videos keep their suffix in their id, to tell them apart, e.g. {kept[0]}")
-    if beside:
-        notes.append(f"{len(beside):,} videos have subtitles")
+    notes += [f"{len(kept):,} videos keep their suffix in their id, to tell them apart, e.g. {kept[0]}"] if kept else []
+    notes += [f"{len(beside):,} videos have subtitles"] if beside else []
     videos = tuple(Video(ids[name], files[name]) for name in sorted(files, key=lambda name: natural(ids[name])))
     odd = Oddities()
     clips, captions = _spoken(videos, {ids[name]: spoken[own] for name, own in beside.items()}, odd)

@@ -44,8 +44,8 @@ from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 from pipeline.sources import (
-    annotation_folders,
     check_id,
+    files_of_parts,
     find_media,
     natural,
     need_folder,
@@ -78,7 +78,6 @@ _PATTERNS = {
     "training": "yc2_train_anet_format*.json",
     "validation": "yc2_val_anet_format*.json",
     "milnce": "validation_youcook*.csv",
-    "ja": "youcookii_translations_ja*.json",
 }
 _RECORD = "duration, subset, recipe_type, annotations (id, segment, sentence); or duration, timestamps, sentences"
 _SUBSETS = {"training": "train", "validation": "val"}
@@ -102,7 +101,9 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
 
     Raises BadDataset for missing or damaged annotations, and for a video in train and val.
     """
-    folder, files = _find(need_folder(root, HINT))
+    patterns = {kind: (glob,) for kind, glob in _PATTERNS.items()}
+    files = files_of_parts(need_folder(root, HINT), patterns, f"{root}: no YouCook2 segments; expected {HINT}")
+    folder = next(iter(files.values())).parent
     odd = Oddities()
     films, milnce, joined = _join(_films(files), files.get("milnce"), odd)
     films = _checked(folder, {video: films[video] for video in sorted(films, key=natural)}, odd)
@@ -123,23 +124,10 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
     )
 
 
-def _find(root: Path) -> tuple[Path, dict[str, Path]]:
-    """Return the first folder that has annotations, and its files by kind. A whole file's name is the shortest."""
-    files: dict[str, Path] = {}
-    for folder in annotation_folders(root):
-        found = {
-            kind: sorted(folder.glob(glob), key=lambda p: (len(p.name), p.name)) for kind, glob in _PATTERNS.items()
-        }
-        files = {kind: paths[0] for kind, paths in found.items() if paths} or files
-        if files.keys() - {"ja"}:
-            return folder, files
-    raise BadDataset(f"{files.get('ja', root)}: no YouCook2 segments; expected {HINT}")
-
-
 def _what_was_read(files: Mapping[str, Path]) -> list[str]:
-    unread = {"ja"} | (_SUBSETS.keys() if "official" in files else set())
+    unread = _SUBSETS.keys() if "official" in files else set()
     names = [", ".join(file.name for kind, file in files.items() if (kind in unread) == no) for no in (False, True)]
-    notes = [f"annotations: {names[0]}", f"not read, one file and one language count: {names[1]}"]
+    notes = [f"annotations: {names[0]}", f"not read, as one file counts: {names[1]}"]
     return notes if names[1] else notes[:1]
 
 

@@ -106,7 +106,7 @@ def test_every_record(tmp_path: Path) -> None:
     }
     assert manifest.notes == (
         "annotations: youcookii_annotations_trainval.json, validation_youcook.csv",
-        "not read, one file and one language count: yc2_val_anet_format.json, youcookii_translations_ja_train.json",
+        "not read, as one file counts: yc2_val_anet_format.json",
         "5 rows of validation_youcook.csv: 2 are annotated segments",
         f"1 videos have their file in {root / 'videos'}",
     )
@@ -168,9 +168,7 @@ def test_translations_alone_and_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadDataset, match=r".*: no YouCook2 segments; expected youcookii_annotations_trainval.json"):
         youcook2.load(tmp_path)
     write(tmp_path, youcookii_translations_ja_train__json={})
-    with pytest.raises(
-        BadDataset, match=r"youcookii_translations_ja_train.json: no YouCook2 segments; expected youcook"
-    ):
+    with pytest.raises(BadDataset, match=r": no YouCook2 segments; expected youcookii_annotations"):
         youcook2.load(tmp_path)
 
 

@@ -10,8 +10,9 @@ import pytest
 from pipeline.report import verify
 from pipeline.store import Features
 from train import data
-from workflows import planted
-from workflows.planted import STREAM, World, captions_of, directions, main, rows_of, scenes, truth, write
+from workflows import worlds
+from workflows.planted import STREAM, main, truth, write
+from workflows.worlds import World, captions_of, directions, rows_of, scenes
 
 ALL = [World(name=name) for name in "ABCD"]
 
@@ -19,7 +20,7 @@ ALL = [World(name=name) for name in "ABCD"]
 @pytest.fixture(autouse=True)
 def _few_videos(monkeypatch):
     """Worlds of a few videos: 60 to train on, 20 to test on."""
-    monkeypatch.setitem(planted.SIZES, "tiny", dict.fromkeys("ABCD", (60, 20)))
+    monkeypatch.setitem(worlds.SIZES, "tiny", dict.fromkeys("ABCD", (60, 20)))
 
 
 def readable(x: np.ndarray, y: np.ndarray) -> float:
@@ -93,7 +94,7 @@ def test_interest_changes_which_words_count_and_nothing_else(interest, tags, tmp
 
 
 def test_nouns_and_verbs_have_a_direction_and_function_words_have_none(monkeypatch):
-    monkeypatch.setitem(planted.SIZES, "tiny", {"A": (1000, 0)})
+    monkeypatch.setitem(worlds.SIZES, "tiny", {"A": (1000, 0)})
     world = World(name="A", desc=2)
     made = scenes(world)
     rows = np.stack([video.mean(0) for video in rows_of(world, made)]).astype(float)
@@ -106,7 +107,7 @@ def test_nouns_and_verbs_have_a_direction_and_function_words_have_none(monkeypat
         return float(np.linalg.norm(rows[said].mean(0) - rows[~said].mean(0)) / chance)
 
     assert min(shift(word) for word in ("noun0", "noun1", "verb0", "verb1")) > 2
-    assert max(shift(word) for word in planted.FUNCTION) < 1.4
+    assert max(shift(word) for word in worlds.FUNCTION) < 1.4
 
 
 def test_a_row_shows_the_event_that_the_truth_names():
@@ -165,7 +166,7 @@ def test_world_c_shows_four_events_twice_in_two_orders():
         assert sorted(scene.shown[:4]) == sorted(scene.shown[4:]) == [0, 1, 2, 3]
         assert all(a != b for a, b in zip(scene.shown[:4], scene.shown[4:], strict=True))
         assert sum(noun % 2 for noun, _ in scene.events) == 2
-    assert len({scene.events for scene in made}) <= planted.TASKS
+    assert len({scene.events for scene in made}) <= worlds.TASKS
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 import torch
 
@@ -159,6 +160,24 @@ def test_a_chunked_fusion_has_the_gradients_of_the_whole(file: Path) -> None:
         assert torch.allclose(one, two, atol=1e-5)
 
 
+def test_what_was_wrong_is_said_before_a_run_is_replaced(file: Path, tmp_path: Path) -> None:
+    runs.start(run_of(file, steps=1), tmp_path / "run")
+    with pytest.raises(PipelineError, match="no feature file"):
+        runs.start(run_of(tmp_path / "absent.h5", steps=1), tmp_path / "run", force=True)
+    assert (tmp_path / "run/results.json").exists()
+
+
+def test_only_taco_needs_weights_of_words(file: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.h5"
+    bare.write_bytes(file.read_bytes())
+    with h5py.File(bare, "r+") as found:
+        del found["words"], found["idf"]
+    run = replace(run_of(bare, steps=1), method="ncl", method_settings=Ncl())
+    assert runs.start(run, tmp_path / "ncl")["step"] == 1
+    with pytest.raises(PipelineError, match="has no idf weights"):
+        runs.start(run_of(bare, steps=1), tmp_path / "taco")
+
+
 def test_a_frozen_encoder_is_left_as_it_is_and_out_of_the_checkpoint(file: Path, tmp_path: Path) -> None:
     run = run_of(file, steps=3)
     run = replace(run, data=replace(run.data, freeze_text=True))
@@ -185,6 +204,8 @@ def test_validation_chooses_the_step_and_can_end_training(
     assert runs.start(run, tmp_path / "run")["step"] == 4
     assert checkpoint.load(tmp_path / "run/best.pt")["val"] == 0.5
     assert checkpoint.load(tmp_path / "run/last.pt")["step"] == 8
+    assert runs.resume(tmp_path / "run")["step"] == 4  # it does not go on: a fifth value is never asked for
+    assert next(values) == 0.9
 
 
 def test_settings_come_back_as_they_were(file: Path, tmp_path: Path) -> None:
