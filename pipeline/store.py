@@ -131,6 +131,14 @@ class Features:
                     return {key: read_column(group[key]) for key in group if isinstance(group[key], h5py.Dataset)}
         return {}
 
+    def weighed_over(self) -> str:
+        """Return the captions that words were weighed over, as `SPLIT/PART` or `all`; '' where none were."""
+        for part in self.parts:
+            if "idf" in part.tables:
+                with h5py.File(part.path, "r") as file:
+                    return str(file["idf"].attrs.get("split", ""))
+        return ""
+
     def parts_of_splits(self) -> list[str]:
         """Return the parts there are, as `SPLIT/PART`."""
         for part in self.parts:

@@ -58,10 +58,16 @@ def _train(  # noqa: PLR0913 - flags
 
     check(method, fit)
     with Features.open(data.features) as features:
-        there = features.parts_of_splits()
+        there, weighed = features.parts_of_splits(), features.weighed_over()
     data = replace(data, streams=tuple(name for text in data.streams for name in text.split(",") if name))
     data = replace(data, features=data.features.absolute())
-    run = Run(data, fit, method, {"taco": taco, "locvtp": locvtp, "ncl": ncl}[method], parts_of(data.split, there))
+    run = Run(
+        data,
+        fit,
+        method,
+        {"taco": taco, "locvtp": locvtp, "ncl": ncl}[method],
+        parts_of(data.split, there, weighed.split("/")[0]),
+    )
     from train import runs
 
     return _print(runs.start(run, out, force), json_)

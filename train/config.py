@@ -26,7 +26,8 @@ class Data:
     streams: tuple[str, ...] = ()
     """Streams to train on, separated by commas; default: all there are."""
     split: str = ""
-    """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); default: the only one there is."""
+    """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); default: the one over which words
+    were weighed, else the only one there is."""
     text_encoder: str = "bert-base-uncased"
     """Folder or name of a transformers encoder; `minilm` (installed with the demo); `tiny`, made from scratch."""
     freeze_text: bool = False

@@ -42,6 +42,9 @@ def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
         raise BadSetting(f"--out {folder} holds a run already; `train resume {folder}`, another folder, or --force")
     with Features.open(run.data.features) as features:
         train, words = _first(run, features)
+        weighed = features.weighed_over()
+        if run.method in WEIGH_WORDS and weighed not in ("", run.parts[0]):
+            log.warning("words were weighed over %s: run `pipeline run idf --split %s`", weighed, run.parts[0])
         _make(folder)
         for name in FILES:  # only now: what was wrong with the input has been said
             (folder / name).unlink(missing_ok=True)

@@ -132,6 +132,8 @@ def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "") -> 
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
+    # What it says of a network that is not there, the error below says shorter.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     if name == TINY:
         return _tiny(corpus, seed, tokenizer_json)
     place = _place(name)

@@ -145,6 +145,7 @@ def test_names_that_are_not_there(file: Path) -> None:
         data.load(Features.open(file), "s/train", ["c:z"])
     assert parts_of("", ["s/test", "s/train"]) == ("s/train", "", "s/test")
     assert parts_of("s", ["s/test", "s/train", "s/val", "t/train"]) == ("s/train", "s/val", "s/test")
+    assert parts_of("", ["s/train", "t/train", "t/test"], "t") == ("t/train", "", "t/test")
     with pytest.raises(BadSetting, match="--split is needed: the file has s, t"):
         parts_of("", ["s/train", "t/train"])
     with pytest.raises(BadSetting, match="--split u: the file has s"):
