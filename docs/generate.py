@@ -17,11 +17,14 @@ from train.cli import app as train_app
 HERE = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->\n\n"
 COMMANDS = [
-    (pipeline_app, words)
-    for words in (
-        [], ["run", "extract"], ["run", "tag"], ["run", "idf"], ["run", "merge"],
-        ["join"], ["list"], ["show"], ["verify"],
-    )
+    *(
+        (pipeline_app, words)
+        for words in (
+            [], ["run", "extract"], ["run", "tag"], ["run", "idf"], ["run", "merge"],
+            ["join"], ["list"], ["show"], ["verify"],
+        )
+    ),
+    *((train_app, words) for words in ([], ["resume"], ["evaluate"], ["list"], ["compare"])),
 ]  # fmt: skip
 ANNOTATIONS = HERE.parents[1] / "shared/data"
 """Real annotations beside the checkout: what `datasets.md` counts. Where they are not, that page is left alone."""
@@ -51,7 +54,7 @@ def _same(path: Path, text: str) -> bool:
 def commands() -> str:
     """Return the help of every command."""
     parts = [f"{NOTE}# Commands\n"]
-    for app, words in [*COMMANDS, (train_app, [])]:
+    for app, words in COMMANDS:
         out = io.StringIO()
         app.help_print(words, console=Console(file=out, width=110, color_system=None))
         text = "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())

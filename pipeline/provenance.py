@@ -9,6 +9,8 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+from pipeline import datasets
+
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
@@ -17,9 +19,11 @@ def versions() -> dict[str, str]:
 
 
 def file_attrs(dataset: str) -> dict[str, str]:
-    """Return a feature file's attributes: the data set, and which version of this program wrote it."""
+    """Return a feature file's attributes: the data set, how large it is to be, and which version wrote the file."""
+    declared = datasets.expected(dataset) if dataset in datasets.names() else {}
     return {
         "dataset": dataset,
+        "declared": json.dumps(declared),
         "created_by": json.dumps(
             {"version": f"video-text-features {version('video-text-features')}", "commit": commit()}
         ),

@@ -6,6 +6,7 @@ read with `pread` at the array's place in the file, so that reading takes no loc
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -139,6 +140,11 @@ class Features:
                     return str(file["idf"].attrs.get("split", ""))
         return ""
 
+    def declared(self, part: str) -> dict[str, int]:
+        """Return the counts that the data set's authors give for a part: videos, clips, captions, gallery."""
+        found: dict[str, int] = json.loads(str(self.parts[0].attrs.get("declared", "{}"))).get(part, {})
+        return found
+
     def parts_of_splits(self) -> list[str]:
         """Return the parts there are, as `SPLIT/PART`."""
         for part in self.parts:
@@ -154,10 +160,18 @@ class Features:
         for at in np.flatnonzero(s.count):
             yield str(ids[at]), self._read(s, int(at), 0, int(s.count[at]))
 
+    def read_rows(self, stream: str, video: int, first: int, out: NDArray[np.floating[Any]]) -> None:
+        """Fill `out` (n, dim) with rows of a video, named by its place, from its row `first` on."""
+        self._fill(self.stream(stream), video, first, out)
+
     def _read(self, stream: Stream, at: int, first: int, last: int) -> NDArray[np.floating[Any]]:
         out = np.empty((last - first, stream.dim), stream.dtype)
+        self._fill(stream, at, first, out)
+        return out
+
+    def _fill(self, stream: Stream, at: int, first: int, out: NDArray[np.floating[Any]]) -> None:
         if out.size == 0:
-            return out
+            return
         part, width = int(stream.part[at]), stream.dim * stream.dtype.itemsize
         place = stream.values_at[part] + (int(stream.first[at]) + first) * width
         view = out.data.cast("B")
@@ -166,7 +180,6 @@ class Features:
             if got == 0:
                 raise BadFeatureFile(f"{self.parts[part].path} ends inside stream {stream.name}: truncated")
             view, place = view[got:], place + got
-        return out
 
     def _file(self, part: int) -> int:
         if part not in self._files:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from train import processes
 from train.config import Data
 from train.data import Corpus, lengths, video_tokens
 from train.text import Pieces, Sentences
 
+AHEAD = 4
+"""Batches that are read before they are needed."""
+
 
 @dataclass(frozen=True)
 class Batch:
-    """K clips with one caption each."""
+    """K clips with one caption each, of which this process encodes k: all of them where it is alone."""
 
-    clips: Tensor
-    """(K,) places in the corpus."""
     captions: Tensor
     """(K,) places in the corpus."""
+    own: Tensor
+    """(k,) which of the K pairs this process encodes."""
     video: Tensor
-    """(K, L, D)"""
+    """(k, L, D)"""
+    text: Sentences
+    """Of this process's k captions."""
     video_mask: Tensor
     """(K, L)"""
-    text: Sentences
+    texts: Sentences
+    """Of all K captions, without token features."""
     step: tuple[int, int] = (0, 1)
     """Steps before this one, and all steps."""
 
@@ -67,12 +76,16 @@ class Order:
         return self.captions[self.first[some] + (drawn * self.count[some]).long()]
 
     def generator(self, number: int) -> torch.Generator:
-        """Return a generator for one purpose, which `number` names.
+        """Return a generator for one purpose, which `number` names."""
+        return torch.Generator().manual_seed(self._mixed(number))
 
-        Torch's generator takes 32 bits of a seed; numpy mixes both numbers into these.
-        """
-        mixed = np.random.SeedSequence((self.seed, number)).generate_state(1)
-        return torch.Generator().manual_seed(int(mixed[0]))
+    def seed_of(self, step: int, rank: int) -> int:
+        """Return the seed of a step's dropout in one of the processes that train together."""
+        return self._mixed(step, rank)
+
+    def _mixed(self, *numbers: int) -> int:
+        """Return a seed of 32 bits, which is what torch's generator takes, mixed of ours and these numbers."""
+        return int(np.random.SeedSequence((self.seed, *numbers)).generate_state(1)[0])
 
 
 def all_clips(corpus: Corpus, data: Data, size: int = 256) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -88,8 +101,30 @@ def all_texts(pieces: Pieces, size: int = 256) -> Iterator[tuple[Tensor, Sentenc
 
 
 def make(corpus: Corpus, pieces: Pieces, captions: Tensor, data: Data, step: tuple[int, int] = (0, 1)) -> Batch:
-    """Return the batch of these captions, on the corpus's device."""
-    captions = captions.to(corpus.device)
+    """Return the batch of these captions, on the corpus's device: rows and token features of this process's share."""
+    share, captions = processes.share(len(captions)), captions.to(corpus.device)
     clips = corpus.clip[captions]
-    video, mask = video_tokens(corpus, clips, data.max_video_tokens, data.long)
-    return Batch(clips, captions, video, mask, pieces.batch(captions), step)
+    total = lengths(corpus)[clips].clamp(max=data.max_video_tokens)
+    longest = int(total.max())
+    mask = torch.arange(longest, device=total.device) < total[:, None]
+    video, _ = video_tokens(corpus, clips[share], data.max_video_tokens, data.long, longest)
+    whole = replace(pieces, features=None).batch(captions)
+    own = torch.arange(len(captions), device=captions.device)[share]
+    return Batch(captions, own, video, pieces.batch(captions[share], whole.ids.shape[1]), mask, whole, step)
+
+
+def ahead(corpus: Corpus, pieces: Pieces, order: Order, data: Data, steps: range) -> Iterator[Batch]:
+    """Yield the batch of each step; those whose rows are in the file are read while the ones before are trained on."""
+
+    def one(step: int) -> Batch:
+        return make(corpus, pieces, order.at(step), data, (step, steps.stop))
+
+    if all(rows.stored is None for rows in corpus.streams):
+        yield from map(one, steps)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(one, step) for step in steps[:AHEAD])
+        for step in steps:
+            if step + AHEAD < steps.stop:
+                waiting.append(pool.submit(one, step + AHEAD))
+            yield waiting.popleft().result()

@@ -26,6 +26,16 @@ def save(path: Path, state: dict[str, Any]) -> None:
         raise BadFeatureFile(f"cannot write {path}: {error}; free space, and `train resume {path.parent}`") from error
 
 
+def best(path: Path) -> Path:
+    """Return the best checkpoint of a run's folder, else its last one; a file as it is. Raises MissingWeights."""
+    if not path.is_dir():
+        return path
+    found = next((p for name in ("best.pt", "last.pt") if (p := path / name).exists()), None)
+    if found is None:
+        raise MissingWeights(f"{path}: no checkpoint yet; `train resume {path}` goes on until there is one")
+    return found
+
+
 def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
     """Read a checkpoint: tensors and plain values only. Raises MissingWeights."""
     try:

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from pipeline.errors import PipelineError
-from train.config import METHODS, Data, Fit, Locvtp, Ncl, Run, Taco, check, parts_of
+from pipeline.errors import BadSetting, PipelineError
+from train.config import METHODS, Data, Fit, Locvtp, Ncl, Run, Taco, check, device_of, parts_of, read
 from train.presets import expanded
 
 app = App(
@@ -56,7 +56,7 @@ def _train(  # noqa: PLR0913 - flags
     """
     from pipeline.store import Features
 
-    check(method, fit)
+    check(method, fit, data)
     with Features.open(data.features) as features:
         there, weighed = features.parts_of_splits(), features.weighed_over()
     data = replace(data, streams=tuple(name for text in data.streams for name in text.split(",") if name))
@@ -68,9 +68,10 @@ def _train(  # noqa: PLR0913 - flags
         {"taco": taco, "locvtp": locvtp, "ncl": ncl}[method],
         parts_of(data.split, there, weighed.split("/")[0]),
     )
-    from train import runs
+    from train import processes, runs
 
-    return _print(runs.start(run, out, force), json_)
+    with processes.together(device_of(fit.device)):
+        return _print(runs.start(run, out, force), json_)
 
 
 @app.command(name="resume")
@@ -83,9 +84,10 @@ def _resume(run: Path, /, *, json_: Json = False) -> int:
         Folder of the run.
 
     """
-    from train import runs
+    from train import processes, runs
 
-    return _print(runs.resume(run), json_)
+    with processes.together(device_of(read(run).fit.device)):
+        return _print(runs.resume(run), json_)
 
 
 @app.command(name="evaluate")
@@ -97,6 +99,7 @@ def _evaluate(  # noqa: PLR0913 - flags
     rerank: int = 0,
     normalise: Literal["none", "bank", "oracle", "dis", "is", "dsl"] = "none",
     bank: int = 16_384,
+    out: Path | None = None,
     json_: Json = False,
 ) -> int:
     """Evaluate retrieval with a checkpoint, on its own feature file or on another one (zero-shot).
@@ -116,22 +119,42 @@ def _evaluate(  # noqa: PLR0913 - flags
         all test queries (oracle), by QB-Norm from train queries (dis, is), by dual softmax from all test queries (dsl).
     bank
         Train captions, drawn by chance, that stand in for the test's.
+    out
+        Also write the results to this JSON file.
 
     """
     from train import runs
 
     evening = runs.Evening(normalise, bank)
-    return _print(runs.evaluate(checkpoint, features, part, rerank, evening), json_)
+    results = runs.evaluate(checkpoint, features, part, rerank, evening)
+    if out:
+        _write(out, results)
+    return _print(results, json_)
+
+
+def _write(path: Path, results: dict[str, object]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(results, indent=2), encoding="utf-8")
+    except OSError as error:
+        raise BadSetting(f"cannot write --out {path}: {error.strerror}; choose another file") from error
 
 
 @app.command(name="list")
 def _list() -> int:
     """List methods and presets."""
+    from rich.console import Console
+    from rich.table import Table
+
     from train.presets import PRESETS
 
+    table = Table(title="presets: --preset NAME stands for these flags; one that is given beside it wins")
+    table.add_column("name", no_wrap=True)
+    table.add_column("flags")
+    for name, flags in PRESETS.items():
+        table.add_row(name, " ".join(f"{flag} {value}".strip() for flag, value in flags.items()))
     print(f"methods: {', '.join(METHODS)}")
-    for name, words in PRESETS.items():
-        print(f"{name}: {' '.join(words)}")
+    Console().print(table)
     return 0
 
 
@@ -153,8 +176,11 @@ def _compare(runs: Annotated[list[Path], Parameter(required=True)], /, *, json_:
 
 
 def _print(results: dict[str, object], as_json: bool) -> int:
+    from train import processes
     from train.tasks import retrieval
 
+    if processes.rank():  # the first one speaks for all
+        return 0
     print(json.dumps(results, indent=2)) if as_json else retrieval.show(results)
     return 0
 

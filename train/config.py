@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Long = Literal["truncate", "uniform", "bins"]
 IdfNorm = Literal["word", "piece"]
+Pool = Literal["first", "mean", "last"]
+TextPool = Literal["auto", "first", "mean", "last"]
+Level = Literal["L1", "L2", "L3"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +29,28 @@ class Data:
     streams: tuple[str, ...] = ()
     """Streams to train on, separated by commas; default: all there are."""
     split: str = ""
-    """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); default: the one over which words
-    were weighed, else the only one there is."""
+    """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); `all` for both on all clips, which
+    shows that training can fit. Default: the one over which words were weighed, else the only one there is."""
     text_encoder: str = "bert-base-uncased"
     """Folder or name of a transformers encoder; `minilm` (installed with the demo); `tiny`, made from scratch."""
     freeze_text: bool = False
     """Leave the text encoder as it is; its token features are computed once."""
     idf_norm: IdfNorm = "word"
     """What sums to one over a caption: its words' weights, each piece having its word's; or its pieces' weights."""
-    text_pool: Literal["first", "mean"] = "first"
-    """What stands for a caption: its first token, [CLS], or the average of all (how MiniLM was trained)."""
+    text_pool: TextPool = "auto"
+    """What stands for a caption: its first token, [CLS]; its last one, as in CLIP; or the average of all, as MiniLM was
+    trained. auto: the last one for CLIP, the first one for others."""
     max_video_tokens: int = 48
     """Video tokens of a clip at most."""
     max_text_tokens: int = 30
     """Word pieces of a caption at most, [CLS] and [SEP] included."""
     long: Long = "truncate"
     """What becomes of longer clips: their first tokens, equidistant ones, or averages of equal spans."""
+    resident: Literal["auto", "yes", "no"] = "auto"
+    """Hold all rows on the device, or read those of a batch from the file while others are trained on; auto: hold them
+    if they take less than half of its free memory."""
+    hold_out: float = 0.0
+    """Share of the training clips that is kept for validation, where the split has no part `val`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +63,8 @@ class Fit:
     """Pairs in a batch."""
     lr: float = 1e-4
     """Adam's rate after warm-up; it falls to 0 linearly."""
+    text_lr: float | None = None
+    """Adam's rate for the text encoder; default: --lr."""
     weight_decay: float = 1e-5
     """Adam's."""
     warmup: int = 5_000
@@ -66,12 +77,20 @@ class Fit:
     """auto, cpu, cuda or cuda:N."""
     autocast: bool = False
     """Networks in bfloat16; scores, losses and ranks stay in float32."""
+    ema: float = 0.0
+    """Decay of an average of the weights that is evaluated in their place, e.g. 0.999; 0: none."""
+    compile: bool = False
+    """Networks through torch.compile: a slow start, faster steps."""
+    start_from: Path | None = None
+    """Checkpoint, or folder of a run, whose weights training begins with."""
     evaluate_every: int = 1_000
-    """Steps between two evaluations on the split's part `val`, where there is one; 0: never."""
+    """Steps between two evaluations on the split's part `val`, or on what was held out; 0: never."""
     patience: int = 0
     """Evaluations without a better one after which training ends; 0: never."""
     save_every: int = 500
     """Steps between two checkpoints."""
+    tensorboard: bool = False
+    """Also write events for TensorBoard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +101,7 @@ class Taco:
     """Self-attention layers of the video encoder: 0, 1, 2 or 4."""
     fusion_layers: int = 2
     """Self-attention layers over text and video together."""
-    parts: tuple[Literal["L1", "L2", "L3"], ...] = ("L1", "L2", "L3")
+    parts: tuple[Level, ...] = ("L1", "L2", "L3")
     """Losses that are used (Table 3)."""
     token_weight: float = 0.5
     """lambda_t: L2 beside the others, and the words' score beside the others at test (appendix F)."""
@@ -101,7 +120,14 @@ class Taco:
     dropout: float = 0.1
     """In attention and perceptrons, as in BERT."""
     fusion_chunk: int = 0
-    """Pairs that are fused at once, their activations computed again in the backward pass; 0: all, kept."""
+    """Pairs that are fused at once, in two passes: for the scores, and again for the gradients; 0: all, activations
+    kept."""
+    normalise: tuple[Level, ...] = ()
+    """Losses whose scores get NCL's biases in training (NCL, eq. 12)."""
+    iterations: int = 4
+    """Of Sinkhorn, for these."""
+    detach: bool = False
+    """No gradients through these iterations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,17 +228,22 @@ def read(folder: Path) -> Run:
         }
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in found["method_settings"].items()}
         own = METHODS[found["method"]](**settings)
-        return Run(Data(**data), Fit(**found["fit"]), found["method"], own, tuple(found["parts"]))
+        start = found["fit"]["start_from"]
+        fit = {**found["fit"], "start_from": start and Path(start)}
+        return Run(Data(**data), Fit(**fit), found["method"], own, tuple(found["parts"]))
     except OSError:
         raise MissingWeights(f"{folder} is no run: it has no settings.json; `train --out {folder}` makes one") from None
     except (ValueError, KeyError, TypeError) as error:
         raise MissingWeights(f"{path} is not what this version writes ({error}); train again") from error
 
 
-def check(method: str, fit: Fit) -> None:
+def check(method: str, fit: Fit, data: Data) -> None:
     """Raise UnknownName for a method that is not there, BadSetting for a number that cannot be."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    for name, share in {"ema": fit.ema, "hold-out": data.hold_out}.items():
+        if not 0 <= share < 1:
+            raise BadSetting(f"--{name} {share}: expected 0 or more, and less than 1")
     least = {"steps": 1, "batch": 1, "lr": 0, "weight_decay": 0, "warmup": 0, "clip": 0, "save_every": 1}
     for name, value in least.items():
         if getattr(fit, name) < value:
@@ -236,6 +267,8 @@ def device_of(name: str) -> torch.device:
 
 def parts_of(split: str, there: list[str], default: str = "") -> tuple[str, str, str]:
     """Return the parts to train on, to select by and to report on. Raises BadSetting where none can be chosen."""
+    if split == "all":
+        return "all", "", "all"
     splits = sorted({part.split("/")[0] for part in there if part.endswith("/train")})
     chosen = split or (default if default in splits else splits[0] if len(splits) == 1 else "")
     if f"{chosen}/train" not in there:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from train.loop import entries
+from train.logbook import entries
 
 COLOURS = {"loss": "#222222", "L1": "#31688e", "L2": "#35b779", "L3": "#b5442e"}
 

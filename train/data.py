@@ -1,4 +1,4 @@
-"""One part of a split, resident: its clips' rows in one flat buffer a stream, its captions as word pieces.
+"""One part of a split: its clips' rows in one flat buffer a stream, or in the file; its captions with their words.
 
 A batch is put together by index arithmetic on the device that holds the buffers; there are no loader processes.
 
@@ -8,6 +8,7 @@ A batch is put together by index arithmetic on the device that holds the buffers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,22 +19,9 @@ from torch import Tensor
 
 from pipeline.errors import BadFeatureFile, BadSetting, unknown
 from pipeline.store import Features
+from train import rows
 from train.config import Long
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows that one stream has for the clips of a corpus."""
-
-    name: str
-    values: Tensor
-    """(N, D), as stored."""
-    first: Tensor
-    """(V,) place of each clip's first row."""
-    count: Tensor
-    """(V,) rows of each clip; 1 or more."""
-    rate: float
-    """Rows a second."""
+from train.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -63,29 +51,30 @@ class Corpus:
     lacking: tuple[str, ...]
     """Clips of the part without rows in one of the streams; they and their captions are left out."""
     lacking_captions: int
+    declared: int | None = None
+    """Clips with captions that the data set says the part has; None if it does not say."""
 
     @property
     def dim(self) -> int:
         """Return the numbers of one video token: all streams' rows side by side."""
-        return sum(rows.values.shape[1] for rows in self.streams)
+        return sum(rows.dim for rows in self.streams)
 
     @property
     def device(self) -> torch.device:
-        """Return where the rows are."""
-        return self.streams[0].values.device
+        """Return where batches are made."""
+        return self.clip.device
 
     def to(self, device: torch.device | str) -> Corpus:
-        """Return the corpus with its rows on a device."""
-        moved = tuple(
-            replace(r, values=r.values.to(device), first=r.first.to(device), count=r.count.to(device))
-            for r in self.streams
-        )
-        return replace(self, streams=moved, clip=self.clip.to(device))
+        """Return the corpus with its rows on a device; those that stay in the file come there with each batch."""
+        return replace(self, streams=tuple(r.to(device) for r in self.streams), clip=self.clip.to(device))
 
 
-def load(features: Features, part: str, streams: Sequence[str] = (), words: bool = True) -> Corpus:
+def load(
+    features: Features, part: str, streams: Sequence[str] = (), words: bool = True, resident: float = math.inf
+) -> Corpus:
     """Load one part of a split, with these streams or all there are.
 
+    `resident`: bytes of rows that may be held in memory; if there are more, they stay in the file, which stays open.
     Raises BadFeatureFile for what is not in the file, for words without weights and for rows that are not finite.
     """
     clips, captions = features.table("clips"), features.table("captions")
@@ -102,7 +91,8 @@ def load(features: Features, part: str, streams: Sequence[str] = (), words: bool
     place = np.full(len(clips["id"]), -1)
     place[chosen["clips"][whole]] = np.arange(whole.sum())
     kept = chosen["captions"][place[captions["clip"][chosen["captions"]]] >= 0]
-    videos = clips["video"][chosen["clips"]][whole]
+    videos = clips["video"][chosen["clips"]][whole].astype(np.int64)
+    keep = _size(features, names, videos) <= resident
     return Corpus(
         dataset=str(features.parts[0].attrs.get("dataset", "")),
         part=part,
@@ -111,11 +101,13 @@ def load(features: Features, part: str, streams: Sequence[str] = (), words: bool
         texts=tuple(captions["text"][kept]),
         clip=torch.from_numpy(place[captions["clip"][kept]]),
         streams=tuple(
-            _rows(features, name, videos, a[whole], b[whole]) for name, a, b in zip(names, first, last, strict=True)
+            _rows(features, name, (videos, a[whole], b[whole]), keep)
+            for name, a, b in zip(names, first, last, strict=True)
         ),
         words=_words(features, kept) if words else None,
         lacking=tuple(clips["id"][chosen["clips"]][~whole]),
         lacking_captions=len(chosen["captions"]) - len(kept),
+        declared=features.declared(part).get("gallery"),
     )
 
 
@@ -134,9 +126,27 @@ def subset(corpus: Corpus, captions: Tensor) -> Corpus:
         captions=tuple(corpus.captions[c] for c in captions.tolist()),
         texts=tuple(corpus.texts[c] for c in captions.tolist()),
         clip=clip,
-        streams=tuple(replace(rows, first=rows.first[clips], count=rows.count[clips]) for rows in corpus.streams),
+        streams=tuple(one.subset(clips) for one in corpus.streams),
         words=words,
+        lacking=(),
+        lacking_captions=0,
+        declared=None,
     )
+
+
+def hold_out(corpus: Corpus, seed: int, share: float) -> tuple[Corpus, Corpus | None]:
+    """Return a corpus without a share of its clips, drawn by chance, and those; None for no share."""
+    count = round(share * len(corpus.clips))
+    if not count:
+        return corpus, None
+    order = torch.randperm(len(corpus.clips), generator=torch.Generator().manual_seed(seed))
+    held = torch.isin(corpus.clip, order[:count])
+    if held.all() or not held.any():
+        raise BadSetting(
+            f"--hold-out {share}: {count} of {len(corpus.clips)} clips leave nothing; choose another share"
+        )
+    rest, own = (subset(corpus, some.nonzero()[:, 0]) for some in (~held, held))
+    return rest, replace(own, part=f"{corpus.part} (held out)", declared=None)
 
 
 def _path(features: Features) -> str:
@@ -163,24 +173,26 @@ def _ranges(
 
 
 def _rows(
-    features: Features, stream: str, videos: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
+    features: Features, stream: str, spans: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], keep: bool
 ) -> Rows:
-    """Read whole videos, each once, so that clips that overlap share rows."""
+    """Return the rows [first, last) of clips' videos; if they are kept, whole videos, which clips may share."""
     found = features.stream(stream)
+    videos, first, last = spans
+    counts = torch.from_numpy(last - first)
+    if not keep:
+        stored = rows.Stored(features, videos)
+        return Rows(stream, None, torch.from_numpy(first), counts, found.rows_per_second, found.dim, stored)
     used, of = np.unique(videos, return_inverse=True)
+    values = rows.read(features, stream, [(int(video), 0, int(found.count[video])) for video in used])
     offsets = np.concatenate([[0], np.cumsum(found.count[used])])
-    values = np.empty((int(offsets[-1]), found.dim), found.dtype)
-    for number, video in enumerate(used):
-        values[offsets[number] : offsets[number + 1]] = features.rows(stream, str(features.videos["id"][video]))
-    odd = np.flatnonzero(~np.isfinite(values.sum(axis=1, dtype=np.float64)))
-    if len(odd):
-        video = features.videos["id"][used[np.searchsorted(offsets, odd[0], side="right") - 1]]
-        raise BadFeatureFile(
-            f"{_path(features)}: {len(odd):,} rows of {stream} are NaN or infinite, the first of video {video}; "
-            "`pipeline verify` lists them, extract these videos again with --force"
-        )
-    places, counts = torch.from_numpy(offsets[of] + first), torch.from_numpy(last - first)
-    return Rows(stream, torch.from_numpy(values), places, counts, found.rows_per_second)
+    places = torch.from_numpy(offsets[of] + first)
+    return Rows(stream, values, places, counts, found.rows_per_second, found.dim)
+
+
+def _size(features: Features, names: Sequence[str], videos: NDArray[np.int64]) -> int:
+    """Return the bytes of all rows that these videos have in the streams."""
+    streams, used = [features.stream(name) for name in names], np.unique(videos)
+    return sum(int(s.count[used].sum()) * s.dim * s.dtype.itemsize for s in streams)
 
 
 def _words(features: Features, captions: NDArray[np.int64]) -> Words:
@@ -200,47 +212,11 @@ def _words(features: Features, captions: NDArray[np.int64]) -> Words:
 
 def lengths(corpus: Corpus) -> Tensor:
     """Return (V,) the video tokens of each clip on the common grid, which has the rate of the slowest stream."""
-    rate = min(rows.rate for rows in corpus.streams)
-    return torch.stack([rows.count for rows in corpus.streams if rows.rate == rate]).amax(0)
+    return rows.lengths(corpus.streams)
 
 
-def video_tokens(corpus: Corpus, clips: Tensor, most: int, long: Long = "truncate") -> tuple[Tensor, Tensor]:
-    """Return tokens (B, L, D) float32 and mask (B, L) of clips, L at most `most`; streams side by side.
-
-    Token j of the grid is the row that each stream has at the middle of its span. Clips with more than `most` tokens
-    are cut down as `long` says.
-    """
-    total = lengths(corpus)[clips]
-    taken = total.clamp(max=most)
-    size = int(taken.max())
-    at = torch.arange(size, device=clips.device)
-    mask = at < taken[:, None]
-    rate = min(rows.rate for rows in corpus.streams)
-    if long == "bins" and bool((total > most).any()):
-        edges = (at * total[:, None]) // taken[:, None], ((at + 1) * total[:, None]) // taken[:, None]
-        parts = [_averages(rows, clips, edges, rows.rate / rate) for rows in corpus.streams]
-    else:
-        step = (total / taken)[:, None] if long == "uniform" else torch.ones_like(total)[:, None]
-        middle = ((at + 0.5) * step).floor() + 0.5
-        parts = [_picked(rows, clips, middle * (rows.rate / rate)) for rows in corpus.streams]
-    return torch.cat(parts, dim=2) * mask[:, :, None], mask
-
-
-def _picked(rows: Rows, clips: Tensor, at: Tensor) -> Tensor:
-    """Return the row at each of the places `at` (B, L), in rows from the clip's first."""
-    row = torch.minimum(at.long(), rows.count[clips][:, None] - 1) + rows.first[clips][:, None]
-    return rows.values.index_select(0, row.flatten()).view(*row.shape, -1).float()
-
-
-def _averages(rows: Rows, clips: Tensor, edges: tuple[Tensor, Tensor], scale: float) -> Tensor:
-    """Return the average of the rows in each span of the grid: one row or more."""
-    last = rows.count[clips][:, None]
-    first = torch.minimum((edges[0] * scale).long(), last - 1)
-    stop = torch.maximum(torch.minimum((edges[1] * scale).long(), last), first + 1)
-    sizes = (stop - first).flatten()
-    begins = sizes.cumsum(0) - sizes
-    start = (first + rows.first[clips][:, None]).flatten()
-    inside = torch.arange(int(sizes.sum()), device=clips.device) - begins.repeat_interleave(sizes)
-    row = start.repeat_interleave(sizes) + inside
-    found = rows.values.index_select(0, row).float()
-    return torch.segment_reduce(found, "mean", lengths=sizes).view(*first.shape, -1)
+def video_tokens(
+    corpus: Corpus, clips: Tensor, most: int, long: Long = "truncate", size: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return tokens (B, L, D) float32 and mask (B, L) of clips; `train/rows.py` says which."""
+    return rows.tokens(corpus.streams, clips, most, long, size)

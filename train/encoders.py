@@ -6,9 +6,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from train.losses import mean_tokens
+from train.packing import Packing
 
 HEAD = 64
 """Numbers of one attention head."""
@@ -19,43 +19,57 @@ class Block(nn.Module):
 
     def __init__(self, dim: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.heads, self.dropout = max(1, dim // HEAD), dropout
+        self.heads = max(1, dim // HEAD)
         self.before_attention, self.before_mlp = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim), nn.Dropout(dropout))
+        self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return (B, L, d) of tokens (B, L, d), of which those in `mask` (B, L) are looked at."""
-        batch, length, dim = x.shape
-        q, k, v = self.qkv(self.before_attention(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        dropout = self.dropout if self.training else 0.0
-        seen = functional.scaled_dot_product_attention(q, k, v, mask[:, None, None], dropout_p=dropout)
-        x = x + self.out(seen.transpose(1, 2).reshape(batch, length, dim))
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Return (N, d) of packed tokens (N, d)."""
+        qkv = self.qkv(self.before_attention(x)).view(len(x), 3, self.heads, x.shape[1] // self.heads)
+        x = x + self.dropout(self.out(packing.attend(qkv).flatten(1)))
         out: Tensor = x + self.mlp(self.before_mlp(x))
         return out
 
 
-class Layers(nn.Module):
-    """Self-attention layers over tokens with absolute positions, and a last normalisation."""
+class Stack(nn.Module):
+    """Self-attention layers over packed tokens, and a last normalisation."""
 
-    def __init__(self, dim: int, layers: int, most: int, dropout: float = 0.0) -> None:
+    def __init__(self, dim: int, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.positions = nn.Embedding(most, dim) if layers else None
         self.blocks = nn.ModuleList(Block(dim, dropout) for _ in range(layers))
         self.last = nn.LayerNorm(dim)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return (B, L, d) of tokens (B, L, d) with `mask` (B, L)."""
-        if self.positions is not None:
-            x = x + self.positions.weight[: x.shape[1]]
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Return (N, d) of packed tokens (N, d)."""
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, packing)
         out: Tensor = self.last(x)
         return out
 
 
+class Layers(nn.Module):
+    """A stack over padded tokens, which have absolute positions if there is a layer that could use them."""
+
+    def __init__(self, dim: int, layers: int, most: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(most, dim) if layers else None
+        self.stack = Stack(dim, layers, dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return (B, L, d) of tokens (B, L, d) with `mask` (B, L); 0 for what is not in the mask."""
+        packing = Packing.of(mask)
+        tokens = packing.pack(x)
+        if self.positions is not None:
+            tokens = tokens + self.positions(packing.place % mask.shape[1])
+        return packing.unpack(self.stack(tokens, packing))
+
+
 def pooled(tokens: Tensor, mask: Tensor, how: str) -> Tensor:
-    """Return what stands for a caption: its first token, or the average of all."""
+    """Return what stands for a caption: its first token, its last one, or the average of all."""
+    if how == "last":
+        return tokens[torch.arange(len(tokens), device=tokens.device), mask.sum(1) - 1]
     return tokens[:, 0] if how == "first" else mean_tokens(tokens, mask)
 
 
@@ -79,17 +93,41 @@ class VideoEncoder(nn.Module):
 
 
 class Fusion(nn.Module):
-    """Text and video tokens of pairs to w . z^cls (TACo, eq. 5): token types, absolute positions, self-attention."""
+    """Text and video tokens of pairs to w . z^cls (TACo, eq. 5): token types, absolute positions, self-attention.
 
-    def __init__(self, dim: int, layers: int, most: int, dropout: float = 0.0) -> None:
+    A video's positions begin after the longest caption there may be, so that no caption's length moves them.
+    """
+
+    def __init__(self, dim: int, layers: int, most: tuple[int, int], dropout: float = 0.0) -> None:
+        """`most`: text and video tokens at most."""
         super().__init__()
         self.types = nn.Embedding(2, dim)
-        self.layers = Layers(dim, layers, most, dropout)
+        self.positions = nn.Embedding(sum(most), dim)
+        self.most = most
+        self.stack = Stack(dim, layers, dropout)
         self.read = nn.Linear(dim, 1)
 
-    def forward(self, text: Tensor, text_mask: Tensor, video: Tensor, video_mask: Tensor) -> Tensor:
-        """Return (P,) logits of pairs: text (P, S, d) with its first token as [CLS], video (P, L, d)."""
-        joint = torch.cat([text + self.types.weight[0], video + self.types.weight[1]], dim=1)
-        fused = self.layers(joint, torch.cat([text_mask, video_mask], dim=1))
-        logits: Tensor = self.read(fused[:, 0])[:, 0]
+    def forward(self, text: tuple[Tensor, Tensor], video: tuple[Tensor, Tensor], pairs: Tensor) -> Tensor:
+        """Return (P,) logits of pairs (P, 2) of a text's and a video's place.
+
+        `text`: tokens (T, S, d), the first of which is [CLS], and which of them there are (T, S); `video` likewise.
+        """
+        tokens, masks = zip(text, video, strict=True)
+        first = (0, self.most[0])
+        placed = [
+            x + self.types.weight[kind] + self.positions.weight[first[kind] : first[kind] + x.shape[1]]
+            for kind, x in enumerate(tokens)
+        ]
+        table = torch.cat([x.flatten(0, 1) for x in placed])
+        packing = Packing.of(torch.cat([mask[some] for mask, some in zip(masks, pairs.unbind(1), strict=True)], dim=1))
+        fused = self.stack(table.index_select(0, self._rows(tokens, pairs).flatten()[packing.place]), packing)
+        logits: Tensor = self.read(fused[packing.starts[:-1].long()])[:, 0]
         return logits
+
+    @staticmethod
+    def _rows(tokens: tuple[Tensor, ...], pairs: Tensor) -> Tensor:
+        """Return (P, S + L) the rows of the table, all texts' tokens and then all videos', of each pair."""
+        text, video = tokens
+        of_text = pairs[:, :1] * text.shape[1] + torch.arange(text.shape[1], device=pairs.device)
+        of_video = pairs[:, 1:] * video.shape[1] + torch.arange(video.shape[1], device=pairs.device)
+        return torch.cat([of_text, of_video + text.shape[0] * text.shape[1]], dim=1)

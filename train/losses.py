@@ -103,14 +103,14 @@ def at_random(
 
 
 def unique_pairs(
-    videos: Int[Tensor, "texts picks"], texts: Int[Tensor, "videos picks2"], own: Int[Tensor, " videos"], width: int
-) -> tuple[Int[Tensor, "pairs 2"], Int[Tensor, "texts picks"], Int[Tensor, "videos picks2"]]:
+    videos: Int[Tensor, "own picks"], texts: Int[Tensor, "own picks2"], own: Int[Tensor, " own"], width: int
+) -> tuple[Int[Tensor, "pairs 2"], Int[Tensor, "own picks"], Int[Tensor, "own picks2"]]:
     """Return the different (text, video) pairs among the picks, and where each pick's pair is among them.
 
-    `videos[i]`: picks of text i. `texts[j]`: picks of video `own[j]`. `width`: videos there are. Positives stand in
-    both lists and many hard negatives too, so about six in ten are left.
+    `videos[i]`: picks of text `own[i]`. `texts[i]`: picks of video `own[i]`. `width`: videos there are. Positives stand
+    in both lists and many hard negatives too, so about six in ten are left.
     """
-    rows = torch.arange(len(videos), device=videos.device)[:, None] * width + videos
+    rows = own[:, None] * width + videos
     columns = texts * width + own[:, None]
     keys, place = torch.cat([rows.flatten(), columns.flatten()]).unique(return_inverse=True)
     pairs = torch.stack([keys // width, keys % width], dim=1)

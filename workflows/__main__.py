@@ -1,4 +1,9 @@
-"""Run a recipe: `python -m workflows NAME [--dry-run]`."""
+"""Run a recipe: `python -m workflows NAME [--dry-run] [--from STEP] [--seeds N] [--table]`; without NAME list them all.
+
+Every step runs in a process of its own, and the first that fails ends the recipe. A run that is finished is not trained
+again, and one that was begun is resumed: to train one anew, delete its folder. At the end, or by itself with --table,
+stands what came of it beside what was expected, in `runs/NAME/results.md` and `.svg` too.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +11,92 @@ import argparse
 import shlex
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
-HERE = Path(__file__).parent
-
-
-def names() -> list[str]:
-    """Return the names of all recipes."""
-    return sorted(path.stem for path in HERE.glob("*.toml"))
+from pipeline.errors import BadSetting, PipelineError, unknown
+from workflows import reading
+from workflows.recipe import Command, Job, Recipe, jobs
 
 
-def steps(name: str) -> list[list[str]]:
-    """Return the commands of a recipe, each a list of words that begins with a program of this project."""
-    recipe = tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
-    return [shlex.split(step["run"]) for step in recipe["steps"]]
-
-
-def main() -> int:
-    """Run the recipe's commands in order; stop at the first that fails."""
-    parser = argparse.ArgumentParser(prog="python -m workflows", description=__doc__)
-    parser.add_argument("name", choices=names())
-    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
-    chosen = parser.parse_args()
-    for step in steps(chosen.name):
-        print(f"\n$ {shlex.join(step)}", flush=True)
-        if not chosen.dry_run:
-            program, *words = step
-            code = subprocess.run([sys.executable, "-m", f"{program}.cli", *words], check=False).returncode
-            if code:
+def run(recipe: Recipe, seeds: int, start: str = "", dry: bool = False) -> int:
+    """Run the recipe's commands in order, from the step `start` on; return the code of the first that fails, or 0."""
+    steps = [step.name for step in recipe.steps]
+    if start and start not in steps:
+        raise unknown("step", start, steps)
+    wanted = steps[steps.index(start) :] if start else steps
+    for job in jobs(recipe, seeds):
+        todo = [command for command in job.commands if command.step in wanted]
+        if todo and _finished(job):
+            print(f"\n{job.title or todo[0].step}: finished already")
+            continue
+        for command in todo:
+            if code := _run(command, dry):
                 return code
     return 0
+
+
+def _finished(job: Job) -> bool:
+    made = [command.makes for command in job.commands if command.makes is not None]
+    return bool(made) and all(path.exists() for path in made)
+
+
+def _run(command: Command, dry: bool) -> int:
+    if command.makes is not None and command.makes.exists():
+        return 0
+    if command.makes is not None and command.folder is not None and (command.folder / "settings.json").exists():
+        command = Command(command.step, ("train", "resume", str(command.folder)))
+    print(f"\n$ {shlex.join(command.words)}", flush=True)
+    if dry:
+        return 0
+    code = subprocess.run([sys.executable, "-m", *command.program], check=False).returncode
+    if code == 1 and command.words[:3] == ("pipeline", "run", "extract"):
+        print("some videos failed, as is listed; they count as misses", file=sys.stderr)
+        return 0
+    return code
+
+
+def _list() -> int:
+    for name in reading.names():
+        print(f"{name:18} {reading.find(name).about}")
+    return 0
+
+
+def _main(words: list[str] | None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workflows", description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="a recipe, or a file NAME.toml of your own; default: list them"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    parser.add_argument("--from", dest="start", default="", metavar="STEP", help="leave out the steps before this one")
+    parser.add_argument("--seeds", type=int, metavar="N", help="runs of each row; default: the recipe's")
+    parser.add_argument("--table", action="store_true", help="only draw the table of what is there")
+    chosen = parser.parse_args(words)
+    if chosen.name is None:
+        return _list()
+    recipe = reading.find(chosen.name)
+    seeds = recipe.seeds if chosen.seeds is None else chosen.seeds
+    if seeds < 1:
+        raise BadSetting(f"--seeds {seeds}: expected 1 or more")
+    if chosen.table and not recipe.rows:
+        raise BadSetting(f"--table: recipe {recipe.name} has no rows, so it has no table")
+    if not chosen.table and (code := run(recipe, seeds, chosen.start, chosen.dry_run)):
+        return code
+    if recipe.rows and not chosen.dry_run:
+        from workflows import results
+
+        results.show(recipe, seeds)
+    return 0
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run `python -m workflows WORDS`; return the exit code, 2 when the command was wrong."""
+    try:
+        return _main(words)
+    except PipelineError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -162,6 +162,7 @@ def test_a_batch(corpus: Corpus) -> None:
     words = text.load("tiny", corpus)
     found = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30)
     batch = batches.make(corpus, found, torch.tensor([4, 8]), Data(features=Path("f.h5"), max_video_tokens=2))
-    assert batch.clips.tolist() == corpus.clip[[4, 8]].tolist()
+    assert batch.captions.tolist() == [4, 8]
+    assert batch.own.tolist() == [0, 1]
     assert batch.video.shape == (2, 2, 32)
     assert batch.text.ids.shape == batch.text.mask.shape

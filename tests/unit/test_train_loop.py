@@ -11,7 +11,7 @@ import torch
 
 from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from tests.unit.corpora import make
-from train import checkpoint, config, loop, runs
+from train import checkpoint, config, logbook, loop, runs
 from train.config import Data, Fit, Locvtp, Ncl, Run, Taco
 from train.methods import taco
 
@@ -29,11 +29,11 @@ def run_of(file: Path, steps: int = 12, settings: Taco = TINY, **changes: object
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
-    return [(e["step"], e["loss"]) for e in loop.entries(folder / "metrics.jsonl") if "loss" in e]
+    return [(e["step"], e["loss"]) for e in logbook.entries(folder / "metrics.jsonl") if "loss" in e]
 
 
 def test_a_stopped_run_goes_on_exactly(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop.Log, "EVERY", 1)
+    monkeypatch.setattr(logbook, "EVERY", 1)
     whole = runs.start(run_of(file), tmp_path / "whole")
     real, calls = taco.losses, []
 
@@ -200,6 +200,7 @@ def test_validation_chooses_the_step_and_can_end_training(
 ) -> None:
     values = iter([0.1, 0.5, 0.3, 0.2, 0.9])
     monkeypatch.setattr(runs.retrieval, "selection", lambda *_: next(values))
+    monkeypatch.setattr(runs.weighting, "choose", lambda *_: {})
     run = replace(run_of(file, steps=20, evaluate_every=2, patience=2), parts=("s/train", "s/test", "s/test"))
     assert runs.start(run, tmp_path / "run")["step"] == 4
     assert checkpoint.load(tmp_path / "run/best.pt")["val"] == 0.5
@@ -230,11 +231,14 @@ def test_checkpoints_that_cannot_be_used(file: Path, tmp_path: Path) -> None:
         runs.evaluate(tmp_path / "run/last.pt", None, "")
 
 
+DATA = Data(features=Path("f.h5"))
+
+
 def test_numbers_and_names_that_cannot_be() -> None:
     with pytest.raises(BadSetting, match="--steps 0: expected 1 or more"):
-        config.check("taco", Fit(steps=0))
+        config.check("taco", Fit(steps=0), DATA)
     with pytest.raises(PipelineError, match="unknown method 'tacos'; there are: locvtp, ncl, taco"):
-        config.check("tacos", Fit())
+        config.check("tacos", Fit(), DATA)
     with pytest.raises(BadSetting, match="--device cuda:9: .* CUDA devices are there"):
         config.device_of("cuda:9")
     with pytest.raises(BadSetting, match="--device gpu: expected auto, cpu"):

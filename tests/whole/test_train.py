@@ -79,7 +79,7 @@ def test_trained_evaluated_compared(file: Path, tmp_path: Path, inside: Inside) 
     assert f"2  {runs[1]}  parts L1, L2" in out.replace("\n", " ")
     differs = json.loads(inside("compare", *runs, "--json")[0])[1]["differs"]
     assert differs == {"parts": ["L1", "L2"]}
-    assert "taco-msrvtt-split1: --method taco" in inside("list")[0]
+    assert "taco-msrvtt-split1" in inside("list")[0]
 
 
 def test_killed_and_resumed(file: Path, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from train.correspondence import (
 from train.data import Corpus
 from train.encoders import VideoEncoder
 from train.losses import mean_tokens, wide
+from train.processes import gathered
 from train.text import Encoder, Pieces, Sentences
 
 
@@ -56,8 +57,9 @@ def _words(sentences: Sentences) -> Tensor:
 def losses(model: Model, batch: Batch, settings: Locvtp, generator: torch.Generator) -> dict[str, Tensor]:
     """Return L_c, L_f, L_t and their weighted sum `loss` (eq. 6) of a batch of K pairs."""
     s = settings
-    clips, words = model.video(batch.video, batch.video_mask), model.text(batch.text)
-    pairs = Pairs(clips, batch.video_mask, words, _words(batch.text))
+    clips = gathered(model.video(batch.video, batch.video_mask[batch.own]))
+    words = gathered(model.text(batch.text))
+    pairs = Pairs(clips, batch.video_mask, words, _words(batch.texts))
     other = replace(pairs, clips=words, clip_mask=pairs.word_mask, words=clips, word_mask=pairs.clip_mask)
     of_coarse, of_fine, of_temporal = weights(*batch.step, s.mode, s.start or None, (s.coarse, s.fine, s.temporal))
     found = {"L_c": coarse(pairs, s.tau)}
@@ -66,7 +68,7 @@ def losses(model: Model, batch: Batch, settings: Locvtp, generator: torch.Genera
     total = of_coarse * found["L_c"]
     if of_fine or of_temporal:
         targets = correspond(pairs, s.top_k, s.correspondence, generator)
-        kept = rivals(pairs, targets, s.own_words, batch.text.ids if s.same_words == "mask" else None)
+        kept = rivals(pairs, targets, s.own_words, batch.texts.ids if s.same_words == "mask" else None)
         found["L_f"] = fine(pairs, targets, kept, s.tau)
         offsets = valid_offsets(pairs.clip_mask, s.delta_max, generator)
         z = model.warp(warped(clips, offsets), offsets)

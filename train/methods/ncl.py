@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from train.batches import Batch, all_clips, all_texts
 from train.config import Data, Ncl
 from train.data import Corpus
-from train.encoders import Layers, pooled, scale_of
+from train.encoders import Layers, scale_of
 from train.losses import mean_tokens, nce, wide
 from train.normalisation import error, ncl
+from train.processes import gathered
 from train.text import Encoder, Pieces, Sentences
 
 
@@ -28,6 +29,9 @@ class Model(nn.Module):
         s = settings
         self.data, self.text = data, text
         self.project = nn.Linear(in_dim, text.dim)
+        if in_dim == text.dim:  # CLIP's frames and captions meet already
+            nn.init.eye_(self.project.weight)
+            nn.init.zeros_(self.project.bias)
         layers = s.sequence_layers if s.head == "transformer" else 0
         self.sequence = Layers(text.dim, layers, data.max_video_tokens, s.dropout) if layers else None
         self.scale = nn.Parameter(torch.tensor(1 / s.gamma).log())
@@ -41,12 +45,13 @@ class Model(nn.Module):
 
     def texts(self, sentences: Sentences) -> Tensor:
         """Return (B, d) vectors of length 1."""
-        return nn.functional.normalize(wide(pooled(self.text(sentences), sentences.mask, self.data.text_pool)), dim=1)
+        return nn.functional.normalize(wide(self.text.whole(self.text(sentences), sentences.mask)), dim=1)
 
 
 def losses(model: Model, batch: Batch, settings: Ncl, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG001
     """Return the loss (eq. 4), with biases or without, and how far the batch is from even retrieval (eq. 5)."""
-    scores = model.texts(batch.text) @ model.videos(batch.video, batch.video_mask).T * scale_of(model.scale)
+    texts, videos = model.texts(batch.text), model.videos(batch.video, batch.video_mask[batch.own])
+    scores = gathered(texts) @ gathered(videos).T * scale_of(model.scale)
     own = torch.arange(len(scores), device=scores.device)
     if settings.normalise_training:
         loss = ncl(scores, own, settings.iterations, settings.detach)

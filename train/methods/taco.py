@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from pipeline.errors import BadSetting
 from train.batches import Batch, all_clips, all_texts
 from train.config import Data, Taco
 from train.data import Corpus, lengths
-from train.encoders import Fusion, VideoEncoder, pooled, scale_of
+from train.encoders import Fusion, VideoEncoder, scale_of
 from train.losses import (
     at_random,
     cascade_scores,
@@ -31,18 +32,22 @@ from train.losses import (
     wide,
     word_scores,
 )
+from train.normalisation import biases
+from train.processes import gathered, size
 from train.text import Encoder, Pieces, Sentences
 
 
 class Model(nn.Module):
-    """Video encoder, text encoder, fusion."""
+    """Video encoder, text encoder, and fusion if there is a loss for it."""
 
     def __init__(self, settings: Taco, data: Data, in_dim: int, text: Encoder) -> None:
         super().__init__()
-        s, dim, most = settings, text.dim, data.max_video_tokens
+        s, dim, most = settings, text.dim, (data.max_text_tokens, data.max_video_tokens)
+        if size() > 1 and {"L2", "L3"} & set(s.normalise):
+            raise BadSetting("--normalise L2 and L3 need all scores of a batch in one process; use L1, or one process")
         self.data, self.text = data, text
-        self.video = VideoEncoder(in_dim, dim, s.video_layers, most, s.dropout)
-        self.fusion = Fusion(dim, s.fusion_layers, data.max_text_tokens + most, s.dropout)
+        self.video = VideoEncoder(in_dim, dim, s.video_layers, most[1], s.dropout)
+        self.fusion = Fusion(dim, s.fusion_layers, most, s.dropout) if "L3" in s.parts else None
         # The length of un-normalised tokens is the network's own scale.
         self.scale = nn.Parameter(torch.tensor(1 / s.tau).log()) if s.norm == "l2" else None
 
@@ -55,26 +60,68 @@ class _Encoded:
     mask: Tensor
     whole: Tensor
 
+    def of(self, places: Tensor) -> _Encoded:
+        """Return some of them; themselves if it is all of them, in their order."""
+        if len(places) == len(self.whole):
+            return self
+        return _Encoded(self.tokens[places], self.mask[places], self.whole[places])
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words of interest of captions."""
+
+    tokens: Tensor
+    """(M, d)"""
+    owner: Tensor
+    """(M,) place of a word's caption."""
+    weights: Tensor
+    """(M,)"""
+
+    @classmethod
+    def of(cls, weights: Tensor, tokens: Tensor) -> _Words:
+        """Return those that have a weight (B, S) among the tokens (B, S, d)."""
+        owner, piece = torch.nonzero(weights, as_tuple=True)
+        return cls(tokens[owner, piece], owner, weights[owner, piece])
+
 
 def losses(model: Model, batch: Batch, settings: Taco, generator: torch.Generator) -> dict[str, Tensor]:
-    """Return L1, L2, L3 and their weighted sum `loss` (eq. 6) of a batch of K pairs."""
-    s = settings
-    video, text = _videos(model, batch.video, batch.video_mask), _texts(model, batch)
-    own = torch.arange(len(text.whole), device=text.whole.device)
-    sentence = _scaled(model, s, text.whole, video.whole)
-    owner, piece = torch.nonzero(batch.text.weights * text.mask, as_tuple=True)
-    weights = batch.text.weights[owner, piece]
-    words = _scaled_words(model, s, text.tokens[owner, piece], video)
+    """Return L1, L2, L3 and their weighted sum `loss` (eq. 6) of a batch of K pairs.
+
+    Where several processes train together these are the means over this process's captions and clips, contrasted with
+    those of all processes; the losses of the batch are the means over the processes.
+    """
+    s, own = settings, batch.own
+    video, text = _gathered(model, batch)
+    my_video, my_text = video.of(own), text.of(own)
+    words = _Words.of(batch.texts.weights[own], my_text.tokens)
+    # Rows for this process's captions, columns for its clips: both are the whole matrix where it is alone.
+    rows = _scaled(model, s, my_text.whole, video.whole)
+    columns = rows if len(own) == len(video.whole) else _scaled(model, s, text.whole, my_video.whole)
+    found_words = _scaled_words(model, s, words.tokens, video)
     found: dict[str, Tensor] = {}
     if "L1" in s.parts:
-        found["L1"] = _both(s, nce(sentence, own).mean(), nce(sentence.T, own).mean())
+        to_video, to_text = _biased(model, s, (rows, columns), (text, video))
+        found["L1"] = _both(s, nce(to_video, own).mean(), nce(to_text.T, own).mean())
     if "L2" in s.parts:
-        found["L2"] = token_nce(words, owner, weights, len(own))
+        evened = found_words + biases(found_words, s.iterations, s.detach)[1] if "L2" in s.normalise else found_words
+        found["L2"] = token_nce(evened, own[words.owner], words.weights, len(own))
     if "L3" in s.parts:
-        early = cascade_scores(sentence.detach(), words.detach(), owner, weights, s.aggregate)
-        found["L3"] = _fused(model, s, text, video, _picks(early, own, s, generator))
+        early = cascade_scores(rows.detach(), found_words.detach(), words.owner, words.weights, s.aggregate)
+        across = early if columns is rows else _early_columns(model, s, batch, (text, my_video), columns)
+        found["L3"] = _fused(model, s, text, video, _picks((early, across), own, s, generator), own)
     total = sum(part * (s.token_weight if name == "L2" else 1.0) for name, part in found.items())
     return {"loss": torch.as_tensor(total), **found}
+
+
+def _gathered(model: Model, batch: Batch) -> tuple[_Encoded, _Encoded]:
+    """Return all clips and captions of the batch, each encoded by one process."""
+    video = _videos(model, batch.video, batch.video_mask[batch.own])
+    text = _texts(model, batch)
+    return (
+        _Encoded(gathered(video.tokens), batch.video_mask, gathered(video.whole)),
+        _Encoded(gathered(text.tokens), batch.texts.mask, gathered(text.whole)),
+    )
 
 
 def _videos(model: Model, x: Tensor, mask: Tensor) -> _Encoded:
@@ -84,7 +131,7 @@ def _videos(model: Model, x: Tensor, mask: Tensor) -> _Encoded:
 
 def _texts(model: Model, batch: Batch) -> _Encoded:
     tokens = model.text(batch.text)
-    return _Encoded(tokens, batch.text.mask, pooled(tokens, batch.text.mask, model.data.text_pool))
+    return _Encoded(tokens, batch.text.mask, model.text.whole(tokens, batch.text.mask))
 
 
 def _both(s: Taco, to_video: Tensor, to_text: Tensor) -> Tensor:
@@ -107,29 +154,61 @@ def _scaled_words(model: Model, s: Taco, words: Tensor, video: _Encoded) -> Tens
     return word_scores(*normal, video.mask) * scale_of(model.scale)
 
 
-def _picks(early: Tensor, own: Tensor, s: Taco, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _biased(
+    model: Model, s: Taco, scores: tuple[Tensor, Tensor], both: tuple[_Encoded, _Encoded]
+) -> tuple[Tensor, Tensor]:
+    """Return the sentence scores of both directions, with NCL's biases if these are asked for."""
+    if "L1" not in s.normalise:
+        return scores
+    rows, columns = scores
+    text, video = both
+    a, b = biases(rows if columns is rows else _scaled(model, s, text.whole, video.whole), s.iterations, s.detach)
+    return rows + b, columns + a[:, None]
+
+
+@torch.no_grad()
+def _early_columns(model: Model, s: Taco, batch: Batch, both: tuple[_Encoded, _Encoded], columns: Tensor) -> Tensor:
+    """Return the cascade's scores (all captions, this process's clips)."""
+    text, video = both
+    words = _Words.of(batch.texts.weights, text.tokens)
+    found = _scaled_words(model, s, words.tokens, video)
+    return cascade_scores(columns, found, words.owner, words.weights, s.aggregate)
+
+
+def _picks(early: tuple[Tensor, Tensor], own: Tensor, s: Taco, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return the videos that each text, and the texts that each video is fused with; its own one first."""
+    texts, videos = early[0], early[1].T
     if s.cascade == "random":
-        return at_random(early, own, s.negatives, generator), at_random(early.T, own, s.negatives, generator)
-    k = len(own) if s.cascade == "all" else s.negatives
-    return hardest(early, own, k), hardest(early.T, own, k)
+        return at_random(texts, own, s.negatives, generator), at_random(videos, own, s.negatives, generator)
+    k = texts.shape[1] if s.cascade == "all" else s.negatives
+    return hardest(texts, own, k), hardest(videos, own, k)
 
 
-def _fused(model: Model, s: Taco, text: _Encoded, video: _Encoded, picks: tuple[Tensor, Tensor]) -> Tensor:
+def _fused(model: Model, s: Taco, text: _Encoded, video: _Encoded, picks: tuple[Tensor, Tensor], own: Tensor) -> Tensor:
     """Return L3 over the different pairs among the picks."""
-    both = s.directions == "both"
-    texts = picks[1] if both else picks[1][:, :1]
-    pairs, to_video, to_text = unique_pairs(picks[0], texts, picks[1][:, 0], len(video.whole))
+    texts = picks[1] if s.directions == "both" else picks[1][:, :1]
+    pairs, to_video, to_text = unique_pairs(picks[0], texts, own, len(video.whole))
     logits = _logits(model, text, video, pairs, s.fusion_chunk)
-    return _both(s, fusion_nce(logits, to_video), fusion_nce(logits, to_text))
+    if "L3" not in s.normalise:
+        return _both(s, fusion_nce(logits, to_video), fusion_nce(logits, to_text))
+    known = logits.new_full((len(text.whole), len(video.whole)), -torch.inf).index_put(tuple(pairs.T), wide(logits))
+    a, b = biases(known, s.iterations, s.detach)
+    of_text, of_video = pairs.T
+    return _both(s, fusion_nce(logits + b[of_video], to_video), fusion_nce(logits + a[of_text], to_text))
 
 
 def _logits(model: Model, text: _Encoded, video: _Encoded, pairs: Tensor, chunk: int) -> Tensor:
-    """Return w . z^cls of (text, video) pairs, a chunk at a time."""
+    """Return w . z^cls of (text, video) pairs, a chunk at a time.
+
+    While training, a chunk keeps nothing but its pairs: in the backward pass it is fused again, with the same dropout.
+    """
+    fusion = model.fusion
+    assert fusion is not None
 
     def fuse(some: Tensor) -> Tensor:
-        t, v = some.unbind(1)
-        out: Tensor = model.fusion(text.tokens[t], text.mask[t], video.tokens[v], video.mask[v])
+        (texts, t), (videos, v) = (side.unique(return_inverse=True) for side in some.unbind(1))
+        both = (text.tokens[texts], text.mask[texts]), (video.tokens[videos], video.mask[videos])
+        out: Tensor = fusion(*both, torch.stack([t, v], dim=1))
         return out
 
     if not chunk or len(pairs) <= chunk:
@@ -180,11 +259,11 @@ def _all_videos(model: Model, corpus: Corpus, batch: int) -> _Encoded:
 
 def _score_rows(model: Model, s: Taco, sentences: Sentences, videos: _Encoded) -> dict[str, Tensor]:
     tokens = model.text(sentences)
-    owner, piece = torch.nonzero(sentences.weights * sentences.mask, as_tuple=True)
-    words = _scaled_words(model, s, tokens[owner, piece], videos)
-    nothing = torch.zeros(len(tokens), len(videos.whole), device=words.device)
-    token = cascade_scores(nothing, words, owner, sentences.weights[owner, piece], s.aggregate)
-    whole = pooled(tokens, sentences.mask, model.data.text_pool)
+    words = _Words.of(sentences.weights, tokens)
+    found = _scaled_words(model, s, words.tokens, videos)
+    nothing = torch.zeros(len(tokens), len(videos.whole), device=found.device)
+    token = cascade_scores(nothing, found, words.owner, words.weights, s.aggregate)
+    whole = model.text.whole(tokens, sentences.mask)
     return {"early": _scaled(model, s, whole, videos.whole), "token": token}
 
 

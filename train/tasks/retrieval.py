@@ -45,7 +45,7 @@ def _both(
     scores: Tensor, corpus: Corpus, several: bool, to_text: Tensor | None = None, oracle: bool = False
 ) -> list[Retrieval]:
     to_text = scores if to_text is None else to_text
-    declared = len(corpus.clips) + len(corpus.lacking)
+    declared = corpus.declared or len(corpus.clips) + len(corpus.lacking)
     missing, lost = corpus.lacking_captions, len(corpus.lacking)
     found = [
         text_to_video(scores, corpus.clip, expected=declared, missing=missing, uses_test_queries=oracle),
@@ -102,6 +102,9 @@ def show(results: dict[str, Any]) -> None:
             f"{lost:,} of {queries:,} captions have a clip without features and count as misses; among the others R@1 "
             f"({level}, t2v) is {among:.1f}"
         )
+    if results.get("weights"):
+        said = ", ".join(f"{level} {weight:g}" for level, weight in results["weights"].items())
+        console.print(f"chosen: the sum by the weights that retrieve the validation part best: {said}", highlight=False)
     for level, errors in results.get("errors", {}).items():
         (t2v, v2t), (t2v_after, v2t_after) = errors["before"], errors["after"]
         console.print(f"{level}: normalisation error t2v {t2v:.3f} → {t2v_after:.3f}, v2t {v2t:.3f} → {v2t_after:.3f}")
