@@ -32,7 +32,8 @@ demo: setup  ## draw the toy data set, extract it, show the feature file
 	$(BIN)/python -m workflows toy
 
 bench: setup  ## measure against the floors
-	$(BIN)/python benchmarks/extract.py
+	$(BIN)/python -m benchmarks.extract
+	$(BIN)/python -m benchmarks.train
 
 docs: setup  ## write the generated documents anew
 	$(BIN)/python docs/generate.py

@@ -1,4 +1,4 @@
-"""What tagging and merging cost beside what anybody would write: `python benchmarks/captions.py [--json]`.
+"""What tagging and merging cost beside what anybody would write: `python -m benchmarks.captions [--json]`.
 
 1. `pipeline run tag` on MSR-VTT's 200,000 captions against a plain loop of spaCy's default pipeline over the same ones.
    The loop is timed over every 40th caption and scaled.

@@ -1,4 +1,4 @@
-"""What extraction costs beside its floors, on real videos: `python benchmarks/extract.py [--videos DIR] [--runs N]`.
+"""What extraction costs beside its floors, on real videos: `python -m benchmarks.extract [--videos DIR] [--runs N]`.
 
 1. One decode for three extractors against three decodes: CPU seconds of ffmpeg and of our reading loop.
 2. Wall time of the whole command on W workers against the sum of its floors on W processes of one thread: ffmpeg

@@ -1,6 +1,6 @@
 """Write a raw_caption.json of HowTo100M's shape, at any size, to measure with: made words, the same for one seed.
 
-    python benchmarks/make_raw_caption.py OUT [--videos 100000] [--seed 0]
+    python -m benchmarks.make_raw_caption OUT [--videos 100000] [--seed 0]
 
 About 110 captions a video, each of 3 to 12 words and 2 to 8 seconds; four of five begin where the one before is still
 shown or just ended, some after a pause. Every tenth repeats the end of the one before it, as rolling captions do. A

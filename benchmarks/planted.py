@@ -1,4 +1,4 @@
-"""Losses in worlds whose truth is known: `python benchmarks/planted.py [--worlds A,B,C,D] [--size tiny] [--seeds 3]`.
+"""Losses in worlds whose truth is known: `python -m benchmarks.planted [--worlds A,B,C,D] [--size tiny] [--seeds 3]`.
 
 Every variant of a world is trained with each seed on that seed's file (workflows/planted.py); what is compared are the
 differences seed by seed. The bands were set before any run; they are printed as met or not met, and not moved. Words
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from planted_bench import STEPS, Band, Bench, show
-from planted_measures import Trained, first, grounding, probes, row_to_word, rows_of
 from torch import Tensor
 
+from benchmarks.planted_bench import STEPS, Band, Bench, show
+from benchmarks.planted_measures import Trained, first, grounding, probes, row_to_word, rows_of
 from pipeline.store import Features
 from train import data
 from train.config import Locvtp, Ncl, Taco

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from planted_measures import Trained
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from benchmarks.planted_measures import Trained
 from pipeline.store import Features
 from train import data, loop, methods, text
 from train.config import Data, Fit, Run
