@@ -27,10 +27,23 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Return (N, d) of packed tokens (N, d)."""
-        qkv = self.qkv(self.before_attention(x)).view(len(x), 3, self.heads, x.shape[1] // self.heads)
-        x = x + self.dropout(self.out(packing.attend(qkv).flatten(1)))
+        return self._after(x, packing.attend(self._before(x)))
+
+    def _before(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values, (N, 3, heads, d / heads)."""
+        qkv: Tensor = self.qkv(self.before_attention(x)).unflatten(1, (3, self.heads, x.shape[1] // self.heads))
+        return qkv
+
+    def _after(self, x: Tensor, seen: Tensor) -> Tensor:
+        """Return (N, d) of tokens and of what attention took for each."""
+        x = x + self.dropout(self.out(seen.flatten(1)))
         out: Tensor = x + self.mlp(self.before_mlp(x))
         return out
+
+    def compile_tokens(self) -> None:
+        """Compile what sees one token at a time, for any number of them; attention has kernels of its own."""
+        self._before = torch.compile(self._before, dynamic=True)  # type: ignore[method-assign]
+        self._after = torch.compile(self._after, dynamic=True)  # type: ignore[method-assign]
 
 
 class Stack(nn.Module):

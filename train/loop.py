@@ -140,7 +140,7 @@ def _losses(run: Run, model: nn.Module, device: torch.device) -> nn.Module:
     if run.fit.compile:
         for module in model.modules():
             if isinstance(module, Block):
-                module.compile(dynamic=True)
+                module.compile_tokens()
     losses = Losses(model, run)
     if processes.size() == 1:
         return losses
