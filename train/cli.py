@@ -19,7 +19,7 @@ app = App(
     name="train",
     help="Feature file to checkpoints and scores.",
     version_flags=[],
-    default_parameter=Parameter(show_env_var=False),
+    default_parameter=Parameter(show_env_var=False, negative_iterable=()),
 )
 
 FIT, TACO, LOCVTP, NCL = Fit(), Taco(), Locvtp(), Ncl()

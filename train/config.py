@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from cyclopts import Parameter
 
 from pipeline.errors import BadSetting, MissingWeights, unknown
 
@@ -18,6 +21,17 @@ IdfNorm = Literal["word", "piece"]
 Pool = Literal["first", "mean", "last"]
 TextPool = Literal["auto", "first", "mean", "last"]
 Level = Literal["L1", "L2", "L3"]
+
+
+def _levels(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:
+    """Return the levels that a flag names, separated by commas or each with the flag before it."""
+    names = tuple(name for token in tokens for name in token.value.split(","))
+    if odd := [name for name in names if name not in get_args(Level)]:
+        raise ValueError(f"{odd[0]} is none of {', '.join(get_args(Level))}")
+    return names
+
+
+Levels = Annotated[tuple[Level, ...], Parameter(converter=_levels)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +115,7 @@ class Taco:
     """Self-attention layers of the video encoder: 0, 1, 2 or 4."""
     fusion_layers: int = 2
     """Self-attention layers over text and video together."""
-    parts: tuple[Level, ...] = ("L1", "L2", "L3")
+    parts: Levels = ("L1", "L2", "L3")
     """Losses that are used (Table 3)."""
     token_weight: float = 0.5
     """lambda_t: L2 beside the others, and the words' score beside the others at test (appendix F)."""
@@ -122,7 +136,7 @@ class Taco:
     fusion_chunk: int = 0
     """Pairs that are fused at once, in two passes: for the scores, and again for the gradients; 0: all, activations
     kept."""
-    normalise: tuple[Level, ...] = ()
+    normalise: Levels = ()
     """Losses whose scores get NCL's biases in training (NCL, eq. 12)."""
     iterations: int = 4
     """Of Sinkhorn, for these."""

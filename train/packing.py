@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -37,22 +38,28 @@ class Packing:
     """(N,) place of each packed token among the B * L padded ones."""
     starts: Tensor
     """(B + 1,) int32: sequence i has the packed tokens [starts[i], starts[i + 1])."""
-    longest: int
-    groups: tuple[Group, ...]
-    back: Tensor
-    """(N,) where each packed token is among those of the groups, group after group."""
+    lengths: tuple[int, ...]
+    """Tokens of each sequence."""
+    most: int = GROUPS
+    """Groups at most."""
 
     @classmethod
-    def of(cls, mask: Tensor, groups: int = GROUPS) -> Packing:
+    def of(cls, mask: Tensor, most: int = GROUPS) -> Packing:
         """Return the packing of a mask (B, L), which may have holes."""
         sizes = mask.sum(1)
-        starts = functional.pad(sizes.cumsum(0), (1, 0))
-        lengths = sizes.tolist()
-        found = tuple(_group(rows, lengths, starts) for rows in by_length(lengths, groups))
-        parts = [group.tokens.flatten() if group.there is None else group.tokens[group.there] for group in found]
-        order = torch.cat(parts) if parts else sizes[:0]
-        place = mask.flatten().nonzero()[:, 0]
-        return cls((len(mask), mask.shape[1]), place, starts.int(), max(lengths, default=0), found, order.argsort())
+        starts = functional.pad(sizes.cumsum(0), (1, 0)).int()
+        return cls((len(mask), mask.shape[1]), mask.flatten().nonzero()[:, 0], starts, tuple(sizes.tolist()), most)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The sequences by like length; made once, and not where a kernel needs none."""
+        return tuple(_group(rows, self.lengths, self.starts.long()) for rows in by_length(self.lengths, self.most))
+
+    @cached_property
+    def back(self) -> Tensor:
+        """(N,) where each packed token is among those of the groups, group after group."""
+        parts = [one.tokens.flatten() if one.there is None else one.tokens[one.there] for one in self.groups]
+        return torch.cat(parts).argsort()
 
     def pack(self, x: Tensor) -> Tensor:
         """Return the tokens (N, d) of padded ones (B, L, d)."""
@@ -72,15 +79,18 @@ class Packing:
 
         `qkv`: (N, 3, heads, d).
         """
+        if not len(qkv):
+            return qkv[:, 0]
         if qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
             from torch.nn.attention.varlen import varlen_attn
 
             q, k, v = qkv.unbind(1)
-            seen = varlen_attn(q, k, v, self.starts, self.starts, self.longest, self.longest)
+            longest = max(self.lengths)
+            seen = varlen_attn(q, k, v, self.starts, self.starts, longest, longest)
             assert isinstance(seen, Tensor)
             return seen
         parts = [_attend(qkv, group) for group in self.groups]
-        return torch.cat(parts).index_select(0, self.back) if parts else qkv[:, 0]
+        return torch.cat(parts).index_select(0, self.back)
 
 
 def by_length(lengths: Sequence[int], groups: int = GROUPS) -> list[list[int]]:
@@ -98,7 +108,7 @@ def by_length(lengths: Sequence[int], groups: int = GROUPS) -> list[list[int]]:
     return [order[begin : begin + size] for begin in range(0, len(order), size)]
 
 
-def _group(rows: list[int], lengths: list[int], starts: Tensor) -> Group:
+def _group(rows: Sequence[int], lengths: Sequence[int], starts: Tensor) -> Group:
     least, most = lengths[rows[0]], lengths[rows[-1]]
     chosen = torch.tensor(rows, device=starts.device)
     at = torch.arange(most, device=starts.device)

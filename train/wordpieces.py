@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 
 def spread(
-    spans: NDArray[np.integer], values: NDArray[np.floating], offsets: Sequence[tuple[int, int]]
+    spans: NDArray[np.integer], values: NDArray[np.floating], offsets: Sequence[tuple[int, int]] | NDArray[np.integer]
 ) -> NDArray[np.float32]:
     """Return the value of each word piece: that of the word it shares a character with, 0 where it shares none.
 
     `spans` (W, 2): characters [start, end) of the words of one caption, in order, without overlap. `values` (W,): their
     weights, 0 for words that are not of interest. `offsets` (P): characters [start, end) of each piece, as a fast
     tokenizer's `offset_mapping` gives them; (0, 0) for special tokens and padding. A piece that shares characters with
-    several words takes the largest of their values, so that no word of interest loses a piece.
+    several words takes the largest of their values, so that no word of interest loses a piece. Many captions go at once
+    if each one's characters are counted on from the last one's.
 
     >>> spans = np.array([[0, 1], [2, 8]])  # "a guitar" -> a gui ##tar
     >>> spread(spans, np.array([0.0, 1.0]), [(0, 0), (0, 1), (2, 5), (5, 8), (0, 0)]).tolist()
@@ -34,16 +35,8 @@ def spread(
     # after a to the last that starts before b.
     first = np.searchsorted(spans[:, 1], pieces[:, 0], side="right")
     last = np.searchsorted(spans[:, 0], pieces[:, 1], side="left")
-    for at in np.flatnonzero((first < last) & (pieces[:, 0] < pieces[:, 1])):
-        out[at] = values[first[at] : last[at]].max()
+    at = np.flatnonzero((first < last) & (pieces[:, 0] < pieces[:, 1]))
+    if len(at):
+        ranges = np.stack([first[at], last[at]], axis=1).ravel()
+        out[at] = np.maximum.reduceat(np.append(values, 0), ranges)[::2]
     return out
-
-
-def share(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return weights of pieces that sum to one, as words' weights do: TACo's other reading (`idf_norm=piece`).
-
-    >>> share(np.array([0.0, 1.0, 1.0], np.float32)).tolist()
-    [0.0, 0.5, 0.5]
-    """
-    total = float(weights.sum())
-    return weights / np.float32(total) if total else weights

@@ -47,7 +47,7 @@ def test_a_layer_is_that_of_each_sequence_alone(padded: tuple[Tensor, Tensor], g
     x, mask = padded
     layer, packing = block(), Packing.of(mask, groups)
     out = packing.unpack(layer(packing.pack(x), packing))
-    assert packing.longest == 5
+    assert packing.lengths == SIZES
     assert packing.starts.tolist() == [0, 5, 6, 9, 9, 11, 16, 20, 21, 23]
     for row, size in enumerate(SIZES):
         assert not out[row, size:].any()

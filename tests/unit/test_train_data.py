@@ -14,6 +14,7 @@ from tests.unit.corpora import add_words, make
 from train import batches, data, text
 from train.config import Data, parts_of
 from train.data import Corpus
+from train.wordpieces import spread
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +167,21 @@ def test_a_batch(corpus: Corpus) -> None:
     assert batch.own.tolist() == [0, 1]
     assert batch.video.shape == (2, 2, 32)
     assert batch.text.ids.shape == batch.text.mask.shape
+
+
+@pytest.mark.parametrize("block", [1, 7, 10_000])
+def test_weights_of_many_captions_are_those_of_each(
+    corpus: Corpus, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "BLOCK", block)
+    tokenizer, words = text.load("tiny", corpus).tokenizer, corpus.words
+    assert words is not None
+    by_word, by_piece = (text.pieces(tokenizer, corpus.texts, words, 30, norm) for norm in ("word", "piece"))
+    for caption, said in enumerate(corpus.texts):
+        own = slice(words.offsets[caption], words.offsets[caption + 1])
+        offsets = tokenizer(said, return_offsets_mapping=True)["offset_mapping"]
+        wanted = spread(words.spans[own], words.weights[own], offsets)
+        at = slice(int(by_word.offsets[caption]), int(by_word.offsets[caption + 1]))
+        assert by_word.ids[at].tolist() == tokenizer(said)["input_ids"]
+        np.testing.assert_array_equal(by_word.weights[at].numpy(), wanted)
+        np.testing.assert_allclose(by_piece.weights[at].numpy(), wanted / (wanted.sum() or 1), atol=1e-7)

@@ -70,7 +70,7 @@ def test_trained_evaluated_compared(file: Path, tmp_path: Path, inside: Inside) 
     assert "taco on s/train: 18 clips, 36 captions, a:x (16)" in err
     assert "weighed over" not in err
     assert "chance R@1 is 16.7" in out
-    inside("--features", file, *TINY, "--steps", 40, "--out", runs[1], "--parts", "L1", "--parts", "L2")
+    inside("--features", file, *TINY, "--steps", 40, "--out", runs[1], "--parts", "L1,L2")
     out, _ = inside("evaluate", "--checkpoint", runs[0], "--json")
     assert json.loads(out) == json.loads((runs[0] / "results.json").read_text())
     out, _ = inside("evaluate", "--checkpoint", runs[0], "--part", "s/train", "--rerank", 3, "--json")
