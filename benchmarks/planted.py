@@ -23,9 +23,9 @@ from benchmarks.planted_bench import STEPS, Band, Bench, show
 from benchmarks.planted_measures import Trained, first, grounding, probes, row_to_word, rows_of
 from pipeline.store import Features
 from train import data
-from train.config import Locvtp, Ncl, Taco
 from train.metrics import paired
 from train.normalisation import adjusted, bank_bias, dsl, error, qb_norm
+from train.settings import Locvtp, Ncl, Taco
 from workflows.planted import truth
 from workflows.worlds import World
 
@@ -58,7 +58,7 @@ def tokens(bench: Bench) -> list[Band]:
             for name, (parts, interest, alone) in CONTENT.items():
                 world = World(name="A", seed=seed, desc=desc, interest=interest)
                 trained = bench.train(world, replace(PER_ROW, parts=parts), alone=alone)
-                found, corpus = trained.scores(*trained.test), trained.test[0]
+                found, corpus = trained.scores(*trained.test, ("L1", "L2")), trained.test[0]
                 s1, s2 = found["early"], found["token"]
                 levels = {"S1": s1, "S2": s2, "S1+.5S2": s1 + 0.5 * s2, "S1+2S2": s1 + 2 * s2}
                 recalls = {level: first(scores, corpus) for level, scores in levels.items()}

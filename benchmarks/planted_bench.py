@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from benchmarks.planted_measures import Trained
 from pipeline.store import Features
-from train import data, loop, methods, text
+from train import data, loop, methods, scratch, text
 from train.config import Data, Fit, Run
 from train.metrics import spread
 from workflows.planted import write
@@ -99,10 +99,10 @@ class Bench:
         path, steps = self.file(world), STEPS[self.size][world.name]
         parts = ("planted/train", "", "planted/test")
         fit = Fit(steps=steps, batch=PAIRS[world.name], lr=1e-3, warmup=steps // 10, seed=world.seed, device="cpu")
-        run = Run(Data(features=path, text_encoder=text.TINY), fit, method, settings, parts)
+        run = Run(Data(features=path, text_encoder=scratch.TINY), fit, method, settings, parts)
         with Features.open(path) as features:
             corpora = [data.load(features, part) for part in parts if part]
-        words = text.load(text.TINY, corpora[0], world.seed)
+        words = text.load(scratch.TINY, corpora[0], world.seed)
         pieces = [text.pieces(words.tokenizer, one.texts, one.words, run.data.max_text_tokens) for one in corpora]
         if alone:
             net: Any = words.encoder.net

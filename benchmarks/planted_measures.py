@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,10 +27,11 @@ class Trained:
     train: tuple[Corpus, Pieces]
     test: tuple[Corpus, Pieces]
 
-    def scores(self, corpus: Corpus, pieces: Pieces) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = methods.get(self.run.method).scores(
-            self.model, corpus, pieces, self.run.method_settings
-        )
+    def scores(self, corpus: Corpus, pieces: Pieces, parts: tuple[str, ...] = ()) -> dict[str, Tensor]:
+        """Return the levels of score that were trained, or those of `parts`, trained or not."""
+        settings = self.run.method_settings
+        chosen = replace(settings, parts=parts) if parts else settings
+        found: dict[str, Tensor] = methods.get(self.run.method).scores(self.model, corpus, pieces, chosen)
         return found
 
 

@@ -28,7 +28,8 @@ from benchmarks import train_files, train_peer
 from benchmarks.train import Job
 from pipeline.store import Features
 from train import batches, data, loop, methods, text
-from train.config import Data, Fit, Run, Taco, device_of
+from train.config import Data, Fit, Run, device_of
+from train.settings import Taco
 
 PART = "bench/train"
 

@@ -38,11 +38,16 @@ class Batch:
     """Of all K captions, without token features."""
     step: tuple[int, int] = (0, 1)
     """Steps before this one, and all steps."""
+    spans: Tensor | None = None
+    """(K, 2) what captions ask for, as fractions of the video, if they are queries to whole videos."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """Every clip with captions once an epoch, in an order of its own, with one of its captions by chance."""
+    """Every clip with captions once an epoch, in an order of its own, with one of its captions by chance.
+
+    If captions are queries to whole videos, every query once an epoch.
+    """
 
     captions: Tensor
     """(C,) places of captions, those of a clip together."""
@@ -56,9 +61,10 @@ class Order:
 
     @classmethod
     def of(cls, corpus: Corpus, size: int, seed: int) -> Order:
-        """Return the order of a corpus; a batch is never larger than there are clips."""
-        captions = corpus.clip.cpu().argsort(stable=True)
-        count = corpus.clip.cpu().bincount(minlength=len(corpus.clips))
+        """Return the order of a corpus; a batch is never larger than there are clips. Queries each come by turn."""
+        clip = corpus.clip.cpu() if corpus.asked is None else torch.arange(len(corpus.captions))
+        captions = clip.argsort(stable=True)
+        count = clip.bincount()
         first = (count.cumsum(0) - count)[count > 0]
         return cls(captions, first, count[count > 0], min(size, len(first)), seed)
 
@@ -110,7 +116,9 @@ def make(corpus: Corpus, pieces: Pieces, captions: Tensor, data: Data, step: tup
     video, _ = video_tokens(corpus, clips[share], data.max_video_tokens, data.long, longest)
     whole = replace(pieces, features=None).batch(captions)
     own = torch.arange(len(captions), device=captions.device)[share]
-    return Batch(captions, own, video, pieces.batch(captions[share], whole.ids.shape[1]), mask, whole, step)
+    text = pieces.batch(captions[share], whole.ids.shape[1])
+    spans = None if corpus.asked is None else corpus.asked.of(captions, step[0])
+    return Batch(captions, own, video, text, mask, whole, step, spans)
 
 
 def ahead(corpus: Corpus, pieces: Pieces, order: Order, data: Data, steps: range) -> Iterator[Batch]:

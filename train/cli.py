@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from pipeline.errors import BadSetting, PipelineError
-from train.config import METHODS, Data, Fit, Locvtp, Ncl, Run, Taco, check, device_of, parts_of, read
+from train.config import Data, Fit, Run, check, device_of, parts_of, read
 from train.presets import expanded
+from train.settings import METHODS, Locvtp, Ncl, Taco
 
 app = App(
     name="train",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.errors import BadSetting, MissingWeights, unknown
+from train.settings import METHODS
 
 if TYPE_CHECKING:
     import torch
@@ -20,18 +18,6 @@ Long = Literal["truncate", "uniform", "bins"]
 IdfNorm = Literal["word", "piece"]
 Pool = Literal["first", "mean", "last"]
 TextPool = Literal["auto", "first", "mean", "last"]
-Level = Literal["L1", "L2", "L3"]
-
-
-def _levels(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:
-    """Return the levels that a flag names, separated by commas or each with the flag before it."""
-    names = tuple(name for token in tokens for name in token.value.split(","))
-    if odd := [name for name in names if name not in get_args(Level)]:
-        raise ValueError(f"{odd[0]} is none of {', '.join(get_args(Level))}")
-    return names
-
-
-Levels = Annotated[tuple[Level, ...], Parameter(converter=_levels)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +32,10 @@ class Data:
     """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); `all` for both on all clips, which
     shows that training can fit. Default: the one over which words were weighed, else the only one there is."""
     text_encoder: str = "bert-base-uncased"
-    """Folder or name of a transformers encoder; `minilm` (installed with the demo); `tiny`, made from scratch."""
+    """Folder or name of a transformers encoder; `minilm` (installed with the demo); `tiny`, made from scratch; `lstm`,
+    word vectors and an LSTM, for grounding."""
+    glove: Path | None = None
+    """Word vectors for `lstm`, which are then not trained: glove.6B.300d.txt or the like."""
     freeze_text: bool = False
     """Leave the text encoder as it is; its token features are computed once."""
     idf_norm: IdfNorm = "word"
@@ -107,109 +96,6 @@ class Fit:
     """Also write events for TensorBoard."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taco:
-    """TACo (Yang et al., ICCV 2021); the defaults are the paper's."""
-
-    video_layers: int = 1
-    """Self-attention layers of the video encoder: 0, 1, 2 or 4."""
-    fusion_layers: int = 2
-    """Self-attention layers over text and video together."""
-    parts: Levels = ("L1", "L2", "L3")
-    """Losses that are used (Table 3)."""
-    token_weight: float = 0.5
-    """lambda_t: L2 beside the others, and the words' score beside the others at test (appendix F)."""
-    negatives: int = 8
-    """K': hard negatives of each caption, and of each video, that are fused."""
-    cascade: Literal["hard", "random", "all"] = "hard"
-    """How these are picked: by L1's and L2's scores, by chance, or all there are in the batch."""
-    aggregate: Literal["mean", "sum"] = "mean"
-    """The words' part of that score: their mean by idf, or their sum (the paper's word)."""
-    directions: Literal["both", "text"] = "both"
-    """L1 and L3 contrast videos for a text, and texts for a video; or only the first, as eqs. 3 and 5 are written."""
-    norm: Literal["none", "l2"] = "none"
-    """Tokens as they are (the paper's), or of length 1 with a scale that is learnt."""
-    tau: float = 1.0
-    """tau_1 = tau_2: temperature; with --norm l2 where the scale begins."""
-    dropout: float = 0.1
-    """In attention and perceptrons, as in BERT."""
-    fusion_chunk: int = 0
-    """Pairs that are fused at once, in two passes: for the scores, and again for the gradients; 0: all, activations
-    kept."""
-    normalise: Levels = ()
-    """Losses whose scores get NCL's biases in training (NCL, eq. 12)."""
-    iterations: int = 4
-    """Of Sinkhorn, for these."""
-    detach: bool = False
-    """No gradients through these iterations."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Locvtp:
-    """LocVTP (Cao et al., ECCV 2022); the defaults are the paper's."""
-
-    clip_layers: int = 0
-    """Self-attention layers over a video's clips; 0: clip by clip, without positions, which the probes need."""
-    top_k: int = 3
-    """K: words that a clip goes with."""
-    correspondence: Literal["clip-topk", "word-topk", "2d-topk", "random"] = "clip-topk"
-    """Who picks: each clip its words, each word its clips, the best of the whole map, or chance (Table 5a)."""
-    own_words: Literal["mask", "keep"] = "mask"
-    """The other words of a clip's own sentence in the denominators: left out, or kept as eq. 3 is written."""
-    same_words: Literal["mask", "keep"] = "mask"
-    """Words of other sentences that are the ones a clip has chosen: left out, or kept."""
-    delta_max: int = 4
-    """Clips that the warping head looks away at most."""
-    direction: bool = True
-    """The warping head is told on which side (Table 5c)."""
-    distance: bool = True
-    """The warping head is told how far away (Table 5c)."""
-    modality: Literal["cross", "intra"] = "cross"
-    """What a warped clip finds: its words, or itself among clips (Table 5e)."""
-    mode: Literal["weighted", "warm-up", "multi-stage"] = "weighted"
-    """What becomes of the coarse loss while training (Table 4a)."""
-    start: float = 0.0
-    """Share of the steps before L_f and L_t begin, as their labels are the features' own and poor at first."""
-    coarse: float = 0.5
-    """lambda_c"""
-    fine: float = 1.0
-    """lambda_f"""
-    temporal: float = 1.0
-    """lambda_t"""
-    symmetric: bool = False
-    """L_c in both directions; eq. 1 has video to text."""
-    tau: float = 0.07
-    """Temperature of all three losses."""
-    dropout: float = 0.0
-    """In attention and perceptrons."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ncl:
-    """NCL (Park et al., EMNLP 2022) on CLIP4Clip's heads; the defaults are the papers'."""
-
-    head: Literal["mean", "transformer"] = "mean"
-    """A clip's vector: the average of its frames, or of what a sequence transformer adds to them."""
-    sequence_layers: int = 4
-    """Layers of that transformer."""
-    normalise_training: bool = True
-    """Train with Sinkhorn's biases (eq. 12), or plainly contrastive (eq. 4), which is CLIP4Clip."""
-    iterations: int = 4
-    """Of Sinkhorn."""
-    detach: bool = False
-    """No gradients through these iterations."""
-    gamma: float = 0.07
-    """Temperature with which training begins; it is learnt."""
-    dropout: float = 0.0
-    """In the sequence transformer."""
-
-
-METHODS: dict[str, type[Any]] = {"taco": Taco, "locvtp": Locvtp, "ncl": Ncl}
-"""The settings of each method; `train/methods/NAME.py` is the method itself."""
-WEIGH_WORDS = frozenset({"taco"})
-"""Methods that need the idf weights of words; the others train on files without them."""
-
-
 @dataclass(frozen=True)
 class Run:
     """Everything that decides a run. `method_settings` is the method's own `Settings`."""
@@ -239,6 +125,7 @@ def read(folder: Path) -> Run:
             **found["data"],
             "features": Path(found["data"]["features"]),
             "streams": tuple(found["data"]["streams"]),
+            "glove": found["data"]["glove"] and Path(found["data"]["glove"]),
         }
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in found["method_settings"].items()}
         own = METHODS[found["method"]](**settings)

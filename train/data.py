@@ -21,6 +21,7 @@ from pipeline.errors import BadFeatureFile, BadSetting, unknown
 from pipeline.store import Features
 from train import rows
 from train.config import Long
+from train.queries import Asked, whole_videos
 from train.rows import Rows
 
 
@@ -52,7 +53,9 @@ class Corpus:
     """Clips of the part without rows in one of the streams; they and their captions are left out."""
     lacking_captions: int
     declared: int | None = None
-    """Clips with captions that the data set says the part has; None if it does not say."""
+    """Clips with captions, for grounding queries, that the data set says the part has; None if it does not say."""
+    asked: Asked | None = None
+    """What captions ask for, if they are queries to whole videos."""
 
     @property
     def dim(self) -> int:
@@ -66,15 +69,22 @@ class Corpus:
 
     def to(self, device: torch.device | str) -> Corpus:
         """Return the corpus with its rows on a device; those that stay in the file come there with each batch."""
-        return replace(self, streams=tuple(r.to(device) for r in self.streams), clip=self.clip.to(device))
+        streams, asked = tuple(rows.to(device) for rows in self.streams), self.asked and self.asked.to(device)
+        return replace(self, streams=streams, clip=self.clip.to(device), asked=asked)
 
 
 def load(
-    features: Features, part: str, streams: Sequence[str] = (), words: bool = True, resident: float = math.inf
+    features: Features,
+    part: str,
+    streams: Sequence[str] = (),
+    words: bool = True,
+    resident: float = math.inf,
+    whole: bool = False,
 ) -> Corpus:
     """Load one part of a split, with these streams or all there are.
 
     `resident`: bytes of rows that may be held in memory; if there are more, they stay in the file, which stays open.
+    `whole`: clips are whole videos, in which captions ask for spans (`train/queries.py`).
     Raises BadFeatureFile for what is not in the file, for words without weights and for rows that are not finite.
     """
     clips, captions = features.table("clips"), features.table("captions")
@@ -83,31 +93,37 @@ def load(
     if not features.streams:
         raise BadFeatureFile(f"{_path(features)} has captions only; `pipeline join` puts it together with features")
     chosen = _part(features, part, len(clips["id"]), len(captions["id"]))
+    asked = None
+    if whole:
+        found = whole_videos(features, clips, captions, chosen)
+        clips, captions, chosen, asked = found.clips, found.captions, found.chosen, found.asked
     names = list(streams) or list(features.streams)
     first, last = zip(*(_ranges(features, name, clips, chosen["clips"]) for name in names), strict=True)
-    whole = np.all([b > a for a, b in zip(first, last, strict=True)], axis=0)
-    if not whole.any():
+    there = np.all([b > a for a, b in zip(first, last, strict=True)], axis=0)
+    if not there.any():
         raise BadFeatureFile(f"{part}: no clip has rows in {', '.join(names)}; extract them, or choose other --streams")
     place = np.full(len(clips["id"]), -1)
-    place[chosen["clips"][whole]] = np.arange(whole.sum())
-    kept = chosen["captions"][place[captions["clip"][chosen["captions"]]] >= 0]
-    videos = clips["video"][chosen["clips"]][whole].astype(np.int64)
+    place[chosen["clips"][there]] = np.arange(there.sum())
+    with_rows = place[captions["clip"][chosen["captions"]]] >= 0
+    kept = chosen["captions"][with_rows]
+    videos = clips["video"][chosen["clips"]][there].astype(np.int64)
     keep = _size(features, names, videos) <= resident
     return Corpus(
         dataset=str(features.parts[0].attrs.get("dataset", "")),
         part=part,
-        clips=tuple(clips["id"][chosen["clips"]][whole]),
+        clips=tuple(clips["id"][chosen["clips"]][there]),
         captions=tuple(captions["id"][kept]),
         texts=tuple(captions["text"][kept]),
         clip=torch.from_numpy(place[captions["clip"][kept]]),
         streams=tuple(
-            _rows(features, name, (videos, a[whole], b[whole]), keep)
+            _rows(features, name, (videos, a[there], b[there]), keep)
             for name, a, b in zip(names, first, last, strict=True)
         ),
         words=_words(features, kept) if words else None,
-        lacking=tuple(clips["id"][chosen["clips"]][~whole]),
+        lacking=tuple(clips["id"][chosen["clips"]][~there]),
         lacking_captions=len(chosen["captions"]) - len(kept),
-        declared=features.declared(part).get("gallery"),
+        declared=features.declared(part).get("captions" if whole else "gallery"),
+        asked=asked and replace(asked, spans=asked.spans[torch.from_numpy(with_rows)], seconds=asked.seconds[videos]),
     )
 
 
@@ -131,6 +147,8 @@ def subset(corpus: Corpus, captions: Tensor) -> Corpus:
         lacking=(),
         lacking_captions=0,
         declared=None,
+        asked=corpus.asked
+        and replace(corpus.asked, spans=corpus.asked.spans[captions], seconds=corpus.asked.seconds[clips]),
     )
 
 

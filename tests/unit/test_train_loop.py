@@ -12,8 +12,9 @@ import torch
 from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from tests.unit.corpora import make
 from train import checkpoint, config, logbook, loop, runs
-from train.config import Data, Fit, Locvtp, Ncl, Run, Taco
+from train.config import Data, Fit, Run
 from train.methods import taco
+from train.settings import Locvtp, Ncl, Taco
 
 TINY = Taco(negatives=3, norm="l2", tau=0.05)
 

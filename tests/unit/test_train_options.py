@@ -14,8 +14,9 @@ from pipeline.store import Features
 from tests.unit.corpora import make
 from tests.unit.test_train_loop import TINY, losses, run_of
 from train import batches, checkpoint, data, logbook, runs, text, weighting
-from train.config import Data, Ncl, Run
+from train.config import Data, Run
 from train.methods import taco
+from train.settings import Ncl
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.store import Features
 from train import batches, data, methods, text
-from train.config import Data, Fit, Locvtp, Ncl, Run, Taco
+from train.config import Data, Fit, Run
 from train.loop import Losses
+from train.settings import Locvtp, Ncl, Taco
 
 SETTINGS = {
     "taco": Taco(negatives=3, norm="l2", tau=0.2, dropout=0.0),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from train.batches import Batch, all_clips, all_texts
-from train.config import Data, Locvtp
+from train.config import Data
 from train.correspondence import (
     Pairs,
     Warp,
@@ -33,6 +33,7 @@ from train.data import Corpus
 from train.encoders import VideoEncoder
 from train.losses import mean_tokens, wide
 from train.processes import gathered
+from train.settings import Locvtp
 from train.text import Encoder, Pieces, Sentences
 
 

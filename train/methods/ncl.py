@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from train.batches import Batch, all_clips, all_texts
-from train.config import Data, Ncl
+from train.config import Data
 from train.data import Corpus
 from train.encoders import Layers, scale_of
 from train.losses import mean_tokens, nce, wide
 from train.normalisation import error, ncl
 from train.processes import gathered
+from train.settings import Ncl
 from train.text import Encoder, Pieces, Sentences
 
 

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pipeline.errors import BadSetting
 from train.batches import Batch, all_clips, all_texts
-from train.config import Data, Taco
+from train.config import Data
 from train.data import Corpus, lengths
 from train.encoders import Fusion, VideoEncoder, scale_of
 from train.losses import (
@@ -34,6 +34,7 @@ from train.losses import (
 )
 from train.normalisation import biases
 from train.processes import gathered, size
+from train.settings import Taco
 from train.text import Encoder, Pieces, Sentences
 
 
