@@ -124,10 +124,10 @@ def _evaluate(  # noqa: PLR0913 - flags
         Also write the results to this JSON file.
 
     """
-    from train import runs
+    from train import retrieving
 
-    evening = runs.Evening(normalise, bank)
-    results = runs.evaluate(checkpoint, features, part, rerank, evening)
+    evening = retrieving.Evening(normalise, bank)
+    results = retrieving.evaluate(checkpoint, features, part, rerank, evening)
     if out:
         _write(out, results)
     return _print(results, json_)

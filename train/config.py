@@ -106,11 +106,14 @@ class Run:
     method_settings: Any
     parts: tuple[str, str, str]
     """Parts to train on, to choose the best step by (or ''), and to report on (or '')."""
+    task: str = "retrieval"
+    """What the model is for, by which its steps are compared and its results are found."""
 
     def as_json(self) -> str:
         """Return the settings as JSON."""
         values = {name: dataclasses.asdict(value) for name, value in self._groups().items()}
-        return json.dumps({"method": self.method, "parts": self.parts, **values}, indent=2, default=str)
+        own = {"task": self.task, "method": self.method, "parts": self.parts}
+        return json.dumps({**own, **values}, indent=2, default=str)
 
     def _groups(self) -> dict[str, Any]:
         return {"data": self.data, "fit": self.fit, "method_settings": self.method_settings}
@@ -131,7 +134,7 @@ def read(folder: Path) -> Run:
         own = METHODS[found["method"]](**settings)
         start = found["fit"]["start_from"]
         fit = {**found["fit"], "start_from": start and Path(start)}
-        return Run(Data(**data), Fit(**fit), found["method"], own, tuple(found["parts"]))
+        return Run(Data(**data), Fit(**fit), found["method"], own, tuple(found["parts"]), found["task"])
     except OSError:
         raise MissingWeights(f"{folder} is no run: it has no settings.json; `train --out {folder}` makes one") from None
     except (ValueError, KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from pipeline.store import Features
 from tests.unit.corpora import make
 from tests.unit.test_train_loop import TINY, losses, run_of
-from train import batches, checkpoint, data, logbook, runs, text, weighting
+from train import batches, checkpoint, data, loading, logbook, retrieving, runs, text, weighting
 from train.config import Data, Run
 from train.methods import taco
 from train.settings import Ncl
@@ -80,8 +80,11 @@ def test_clips_that_are_held_out_choose_the_step_and_the_weights(file: Path, tmp
     assert [entry["step"] for entry in values] == [5, 10, 15, 20]
     assert set(found["weights"]) == {"early", "token", "later"}
     assert list(found["scores"])[-1] == "chosen"
-    assert runs.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
-    assert runs.evaluate(tmp_path / "run", None, "", 3, runs.Evening("bank"))["scores"].keys() > found["scores"].keys()
+    assert retrieving.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    assert (
+        retrieving.evaluate(tmp_path / "run", None, "", 3, retrieving.Evening("bank"))["scores"].keys()
+        > found["scores"].keys()
+    )
 
 
 def test_held_out_clips_are_not_trained_on(file: Path) -> None:
@@ -120,7 +123,7 @@ def test_an_average_of_the_weights_is_evaluated_and_resumed(
     found = checkpoint.load(tmp_path / "whole/last.pt")
     assert found["averaged"]["count"] == 12
     assert not torch.equal(found["model"]["video.project.weight"], found["averaged"]["learnt"]["video.project.weight"])
-    assert runs.evaluate(tmp_path / "whole", None, "")["scores"] == whole["scores"]
+    assert retrieving.evaluate(tmp_path / "whole", None, "")["scores"] == whole["scores"]
     plain = runs.start(run_of(file), tmp_path / "plain")
     learnt = checkpoint.load(tmp_path / "plain/last.pt")["model"]
     assert all(torch.equal(learnt[name], found["averaged"]["learnt"][name]) for name in learnt)
@@ -157,7 +160,7 @@ def test_training_begins_with_another_runs_weights(file: Path, tmp_path: Path) -
     for start in (tmp_path / "first", tmp_path / "first/last.pt"):
         run = run_of(file, steps=1, start_from=start, lr=0.0)
         found = runs.start(run, tmp_path / "second", force=True)
-        assert found["scores"] == runs.evaluate(tmp_path / "first", None, "")["scores"]
+        assert found["scores"] == retrieving.evaluate(tmp_path / "first", None, "")["scores"]
     with pytest.raises(MissingWeights, match="no checkpoint yet; `train resume"):
         runs.start(run_of(file, start_from=tmp_path), tmp_path / "third")
     with pytest.raises(MissingWeights, match="the checkpoint is of another model"):
@@ -175,8 +178,8 @@ def test_ncls_biases_are_those_of_each_level(file: Path) -> None:
     """L1 of a batch, the biases by Sinkhorn's iterations written as loops."""
     run = run_of(file, settings=dataclasses.replace(TINY, parts=("L1",), normalise=("L1",), dropout=0.0))
     corpus, words = runs._first(run, Features.open(file))
-    model = runs._model(run, corpus.dim, words).eval()
-    loaded = runs._on(run, corpus, words, torch.device("cpu"))
+    model = loading.model_of(run, corpus.dim, words).eval()
+    loaded = loading.on_device(run, corpus, words, torch.device("cpu"))
     batch = batches.make(corpus, loaded.pieces, torch.arange(0, 18, 2), run.data)
     video, said = taco._gathered(model, batch)
     s = taco._scaled(model, run.method_settings, said.whole, video.whole).double()
@@ -197,8 +200,8 @@ def test_two_passes_keep_little_for_the_gradients(file: Path) -> None:
         settings = dataclasses.replace(TINY, negatives=8, parts=("L3",), fusion_chunk=chunk)
         run = run_of(file, settings=settings)
         corpus, words = runs._first(run, Features.open(file))
-        model = runs._model(run, corpus.dim, words)
-        loaded = runs._on(run, corpus, words, torch.device("cpu"))
+        model = loading.model_of(run, corpus.dim, words)
+        loaded = loading.on_device(run, corpus, words, torch.device("cpu"))
         batch = batches.make(corpus, loaded.pieces, torch.arange(0, 36, 2), run.data)
         video, said = taco._gathered(model, batch)
         pairs = torch.cartesian_prod(torch.arange(18), torch.arange(18))

@@ -1,0 +1,76 @@
+"""From a run's settings to what a model sees: parts of splits on the device, text encoder, model."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from pipeline.errors import MissingWeights
+from pipeline.store import Features
+from train import data, methods, processes, text
+from train.config import Run, device_of
+from train.data import Corpus
+from train.scratch import MADE
+from train.settings import WEIGH_WORDS
+from train.text import Pieces, Text
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A part of a split, on the device, as a model wants it."""
+
+    corpus: Corpus
+    pieces: Pieces
+
+
+def corpus_of(run: Run, features: Features, part: str) -> Corpus:
+    """Return a part of a split, with the weights of words where the method uses them."""
+    most = {"yes": math.inf, "no": 0.0, "auto": _room(device_for(run))}[run.data.resident]
+    return data.load(features, part, run.data.streams, run.method in WEIGH_WORDS, most)
+
+
+def device_for(run: Run) -> torch.device:
+    """Return the device that this process trains a run on."""
+    return processes.own(device_of(run.fit.device))
+
+
+def _room(device: torch.device) -> float:
+    """Return half of the memory that a device has free."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+
+
+def words_of(run: Run, corpus: Corpus, folder: Path | None) -> Text:
+    """Return the text encoder; one made from scratch with the words that the run in `folder` was trained on."""
+    made = ""
+    if folder and run.data.text_encoder in MADE:
+        try:
+            made = (folder / "tokenizer.json").read_text(encoding="utf-8")
+        except OSError:
+            raise MissingWeights(
+                f"{folder} has no tokenizer.json: it is no run of --text-encoder {run.data.text_encoder}"
+            ) from None
+    return text.load(run.data.text_encoder, corpus, run.fit.seed, made, run.data.text_pool, run.data.glove)
+
+
+def model_of(run: Run, in_dim: int, words: Text) -> nn.Module:
+    """Return the method's model, new; `in_dim`: numbers of a video token."""
+    model: nn.Module = methods.get(run.method).Model(run.method_settings, run.data, in_dim, words.encoder)
+    if run.data.freeze_text:
+        words.encoder.requires_grad_(False)
+    return model
+
+
+def on_device(run: Run, corpus: Corpus, words: Text, device: torch.device) -> Loaded:
+    """Return a part on the device; with a frozen encoder its token features are computed here, once."""
+    found = text.pieces(words.tokenizer, corpus.texts, corpus.words, run.data.max_text_tokens, run.data.idf_norm)
+    found = found.to(device)
+    if run.data.freeze_text:
+        found = replace(found, features=text.freeze(words.encoder.to(device), found))
+    return Loaded(corpus.to(device), found)
