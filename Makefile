@@ -22,8 +22,8 @@ check: setup  ## style, types, layers, generated documents
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
-test: setup  ## all but the slow tests
-	$(BIN)/pytest
+test: setup  ## all but the slow tests, in two processes
+	$(BIN)/pytest -n 2 --dist loadfile
 
 slow: setup  ## the slow tests: every real and awkward video, kills, full networks
 	$(BIN)/pytest -m slow

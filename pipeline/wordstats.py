@@ -94,7 +94,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "idf", "svg.fonttype": "none"}):
         figure = Figure(figsize=(10, 7.5), layout="constrained")
         axes = figure.subplots(2, 2)
-        top = max((w["idf"] for words in found["highest"].values() for w in words), default=1.0)
+        top = max((w["idf"] for words in found["highest"].values() for w in words), default=0.0) or 1.0
         for row, (plural, color) in enumerate(zip(SPEECH.values(), ("#31688e", "#b5442e"), strict=True)):
             for column, side in enumerate(("lowest", "highest")):
                 bars = found[side][plural]

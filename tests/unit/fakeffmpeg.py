@@ -75,6 +75,7 @@ def run(chains: tuple[Chain, ...] = (TINY,), *, stall: float = 30.0, **known: ob
 
 
 def children() -> list[int]:
-    """Processes of this one, zombies too."""
+    """Processes of this one, zombies too, but for the tracker that multiprocessing keeps to the end of a process."""
     tasks = Path("/proc/self/task").iterdir()
-    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    found = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    return [pid for pid in found if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()]

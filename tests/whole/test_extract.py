@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from pipeline.store import Features
-from tests.whole.command import arrays, assert_same, error, pipeline, start, table
+from tests.whole.command import arrays, assert_same, error, inside, pipeline, start, table
 
 STAND_INS = "colors:resnet152,colors:i3d_x101,colors:s3d_howto100m"
 REAL = [
@@ -56,21 +56,21 @@ def words(videos: Path, out: Path, workers: int, chunk: float = 5.0) -> list[str
 
 
 def test_every_video_is_accounted_for(undisturbed: Path) -> None:
-    shown = json.loads(pipeline("show", undisturbed, "--json")[0])
+    shown = json.loads(inside("show", undisturbed, "--json")[0])
     assert shown["videos"] == {"total": 16, "missing": 0, "ok": 12, "partial": 2, "failed": 2}
     reasons = {f["video"]: f["reason"] for f in shown["failures"]}
     assert "empty file" in reasons["v011"]
     assert "audio only" in reasons["v014"]
     listed = [json.loads(line) for line in (undisturbed.parent / "features.failures.jsonl").read_text().splitlines()]
     assert {f["item"] for f in listed if f["status"] == "failed"} == {"v011", "v014"}
-    out, _ = pipeline("verify", undisturbed)
+    out, _ = inside("verify", undisturbed)
     assert out.endswith("no problems\n")
 
 
 def test_same_file_from_no_and_two_workers_and_any_chunks(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     pipeline(*words(videos, tmp_path / "two.h5", workers=2), code=1)
     assert_same(undisturbed, tmp_path / "two.h5")
-    pipeline(*words(videos, tmp_path / "one.h5", workers=0, chunk=1e6), code=1)
+    inside(*words(videos, tmp_path / "one.h5", workers=0, chunk=1e6), code=1)
     assert_same(undisturbed, tmp_path / "one.h5")
     assert sorted(f.name for f in tmp_path.iterdir()) == [
         "one.failures.jsonl",
@@ -83,13 +83,13 @@ def test_same_file_from_no_and_two_workers_and_any_chunks(videos: Path, undistur
 def test_a_second_run_does_only_what_is_missing(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "features.h5"
     first = [word if word != STAND_INS else "colors" for word in words(videos, out, 0)]
-    pipeline(*first, "--limit", "10")
-    _, err = pipeline(*first, code=1)
+    inside(*first, "--limit", "10")
+    _, err = inside(*first, code=1)
     assert "6 videos to extract, 10 done before" in err
-    pipeline(*words(videos, out, 0), code=1)
+    inside(*words(videos, out, 0), code=1)
     assert_same(undisturbed, out)
     before = out.stat()
-    stdout, _ = pipeline(*words(videos, out, 0), code=1)
+    stdout, _ = inside(*words(videos, out, 0), code=1)
     assert "nothing; done before: 12 ok, 2 partial, 2 failed; 0 without" in stdout
     assert out.stat().st_mtime_ns == before.st_mtime_ns
 
@@ -101,10 +101,10 @@ def test_a_changed_video_and_a_mended_one_are_noticed(shared: Path, tmp_path: Pa
     (tmp_path / "c.mp4").write_bytes(b"")
     args = ["run", "extract", "--dataset", "files", "--root", tmp_path, "--extractor", "colors"]
     args += ["--workers", "0", "--out", tmp_path / "out/features.h5"]
-    pipeline(*args, code=1)
+    inside(*args, code=1)
     os.utime(tmp_path / "a.mp4", (1, 1))
     shutil.copyfile(source, tmp_path / "c.mp4")
-    _, err = pipeline(*args)
+    _, err = inside(*args)
     assert "2 videos to extract, 1 done before, 2 changed" in err
     with Features.open(tmp_path / "out/features.h5") as features:
         assert list(features.stream("colors:resnet152").status) == [1, 1, 1]
@@ -114,10 +114,10 @@ def test_a_changed_video_and_a_mended_one_are_noticed(shared: Path, tmp_path: Pa
 def test_force_makes_one_stream_anew_and_leaves_the_others(shared: Path, tmp_path: Path) -> None:
     root, out = shared / "data/videos/go_mp4", tmp_path / "features.h5"
     args = ["run", "extract", "--dataset", "files", "--root", root, "--workers", "0", "--out", out]
-    pipeline(*args, "--extractor", "colors:resnet152,colors:s3d_howto100m", code=1)
+    inside(*args, "--extractor", "colors:resnet152,colors:s3d_howto100m", code=1)
     before = arrays(out)
-    pipeline(*args, "--extractor", "colors:resnet152", "--force", "--limit", "1")
-    pipeline(*args, "--extractor", "colors:resnet152", "--force", "--dtype", "float32", code=1)
+    inside(*args, "--extractor", "colors:resnet152", "--force", "--limit", "1")
+    inside(*args, "--extractor", "colors:resnet152", "--force", "--dtype", "float32", code=1)
     after = arrays(out)
     assert after["streams/colors:resnet152/values"].dtype == "float32"
     for name in (name for name in before if "s3d_howto100m" in name and before[name].dtype != object):
@@ -129,21 +129,21 @@ def test_forced_settings_resume_and_do_not_mix(shared: Path, tmp_path: Path) -> 
     root, out = shared / "data/videos/go_mp4", tmp_path / "features.h5"
     args = ["run", "extract", "--dataset", "files", "--root", root, "--workers", "0", "--out", out]
     old, new = [*args, "--extractor", "colors"], [*args, "--extractor", "colors", "--dtype", "float32", "--force"]
-    pipeline(*old, code=1)
+    inside(*old, code=1)
     keep = out.read_bytes()
-    pipeline(*new, code=1)
+    inside(*new, code=1)
     shutil.copyfile(out, tmp_path / "undisturbed.h5")
     # The state of a kill between two chunks: the old file, and one shard of the new settings.
     out.write_bytes(keep)
     one = ["run", "extract", "--dataset", "files", "--root", root / "sample.mp4", "--workers", "0"]
     shards = tmp_path / "features.h5.shards"
     shards.mkdir()
-    pipeline(*one, "--extractor", "colors", "--dtype", "float32", "--out", shards)
+    inside(*one, "--extractor", "colors", "--dtype", "float32", "--out", shards)
     (shards / "tables.h5").unlink()
     assert "was float16, is float32" in error(*new[:-1])
     assert "was float32, is float16" in error(*old)
     assert "leave out --limit" in error(*new, "--limit", "1")
-    _, err = pipeline(*new, code=1)
+    _, err = inside(*new, code=1)
     assert "2 videos to extract, 1 done before" in err
     assert_same(tmp_path / "undisturbed.h5", out)
 
@@ -152,16 +152,16 @@ def test_a_changed_video_is_stale_in_every_stream(shared: Path, tmp_path: Path) 
     shutil.copyfile(shared / "data/videos/go_mp4/sample.mp4", tmp_path / "a.mp4")
     args = ["run", "extract", "--dataset", "files", "--root", tmp_path, "--workers", "0", "--out", tmp_path / "o/f.h5"]
     both, one = "colors:resnet152,colors:s3d_howto100m", "colors:resnet152"
-    pipeline(*args, "--extractor", both)
+    inside(*args, "--extractor", both)
     shutil.copyfile(shared / "data/videos/decord/video_0.mov", tmp_path / "a.mp4")
-    pipeline(*args, "--extractor", one)
-    _, err = pipeline(*args, "--extractor", both)
+    inside(*args, "--extractor", one)
+    _, err = inside(*args, "--extractor", both)
     assert "1 videos to extract, 0 done before" in err
-    assert pipeline("verify", tmp_path / "o/f.h5")[0].endswith("no problems\n")
+    assert inside("verify", tmp_path / "o/f.h5")[0].endswith("no problems\n")
 
 
 def test_folder_output_reads_like_the_file(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
-    pipeline(*words(videos, tmp_path / "shards", workers=0), code=1)
+    inside(*words(videos, tmp_path / "shards", workers=0), code=1)
     with Features.open(tmp_path / "shards") as folder, Features.open(undisturbed) as file:
         assert list(folder.videos["id"]) == list(file.videos["id"])
         for name in file.streams:
@@ -172,9 +172,9 @@ def test_folder_output_reads_like_the_file(videos: Path, undisturbed: Path, tmp_
 def test_parts_are_folded_together(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "features.h5"
     for part in ("1/2", "2/2"):
-        pipeline(*words(videos, out, 0), "--part", part, code=1)
+        inside(*words(videos, out, 0), "--part", part, code=1)
         assert not out.exists()
-    pipeline(*words(videos, out, 0), code=1)
+    inside(*words(videos, out, 0), code=1)
     assert_same(undisturbed, out)
 
 
@@ -192,12 +192,14 @@ def running(process: psutil.Process, what: str) -> list[psutil.Process]:
 
 
 def disturb(args: list[str | Path], what: str, moment: random.Random) -> bool:
-    """Run a command, kill `what` of it at a random moment of its work; return whether there was anything to kill."""
+    """Run a command, kill `what` of it from a random moment on; return whether there was anything to kill."""
     process = start(*args)
     main = psutil.Process(process.pid)
     while process.poll() is None and not running(main, "ffmpeg"):
         time.sleep(0.05)
     time.sleep(moment.uniform(0, 3))
+    while process.poll() is None and not running(main, what):  # between two videos there is no ffmpeg
+        time.sleep(0.01)
     others = main.children(recursive=True) if process.poll() is None else []
     victims = running(main, what) if process.poll() is None else []
     if victims:
@@ -216,7 +218,7 @@ def test_killed_and_resumed(videos: Path, undisturbed: Path, tmp_path: Path, wha
     moment = random.Random(what)
     while not disturb(words(videos, out, 2), what, moment):
         out.unlink(missing_ok=True)
-    pipeline(*words(videos, out, 2), code=1)
+    inside(*words(videos, out, 0), code=1)
     assert_same(undisturbed, out)
     assert sorted(f.name for f in tmp_path.iterdir()) == ["features.failures.jsonl", "features.h5"]
 
@@ -236,15 +238,18 @@ def test_killed_at_ten_random_moments(videos: Path, undisturbed: Path, tmp_path:
     pytest.fail(f"only {killed} of 20 runs were under way when they were to be killed")
 
 
-def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path.parent / "no cache"))
     out = tmp_path / "f.h5"
     base = ["run", "extract", "--workers", "0", "--dataset", "files"]
     colors = [*base, "--root", videos, "--extractor", "colors", "--out"]
-    assert "there are: activitynet, " in error(*base[:4], "--dataset", "nothing", "--out", out)
+    unknown = [*base[:4], "--dataset", "nothing", "--out", out]
+    assert error(*unknown) == pipeline(*unknown, code=2)[1].strip()  # once as a user does
+    assert "there are: activitynet, " in error(*unknown)
     assert "colors, i3d_x101" in error(*base, "--root", videos, "--extractor", "nothing", "--out", out)
     assert "does not exist" in error(*base, "--root", tmp_path / "no", "--out", out)
     s3d = [*base, "--root", videos, "--extractor", "s3d_howto100m", "--out", out]
-    line = error(*s3d, TORCH_HOME=str(tmp_path.parent / "no cache"))
+    line = error(*s3d)
     assert "s3d_howto100m.pth" in line
     assert "--weights" in line
     assert "http" in line

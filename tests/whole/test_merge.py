@@ -13,7 +13,7 @@ from pipeline import merged
 from pipeline.captions import Block
 from pipeline.merging import merge
 from pipeline.stages import merge as stage
-from tests.whole.command import arrays, assert_same, error, pipeline
+from tests.whole.command import arrays, assert_same, error, inside, pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +30,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(source: Path) -> Path:
     """Merged in a plain loop, in one range."""
     out = source.parent / "whole.h5"
-    told, _ = pipeline("run", "merge", "--root", source, "--out", out, "--workers", 0)
+    told, _ = inside("run", "merge", "--root", source, "--out", out, "--workers", 0)
     assert "300 videos" in told
     return out
 
@@ -75,28 +75,32 @@ def test_the_same_file_from_any_ranges_and_workers(
     assert not small.out.with_name("small.h5.merge").exists()
 
 
-def test_merged_captions_are_tagged_weighed_and_sound(whole: Path) -> None:
-    pipeline("run", "idf", "--features", whole, "--workers", 0)
-    assert "no problems" in pipeline("verify", whole)[0]
-    assert "words/text" in arrays(whole)
+def test_merged_captions_are_tagged_weighed_and_sound(source: Path, tmp_path: Path) -> None:
+    some = dict(list(json.loads(source.read_bytes()).items())[:20])  # tagging all 300 takes half a minute
+    (tmp_path / "raw_caption.json").write_text(json.dumps(some))
+    out = tmp_path / "c.h5"
+    inside("run", "merge", "--root", tmp_path, "--out", out, "--workers", 0)
+    inside("run", "idf", "--features", out, "--workers", 0)
+    assert "no problems" in inside("verify", out)[0]
+    assert "words/text" in arrays(out)
 
 
 def test_captions_without_stop_words_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "caption.json"
     video = {"start": [0, 2, 4], "end": [2, 4, 6], "text": ["cut onion pan", "stir salt", "serve plate hot"]}
     path.write_text(json.dumps({f"v{n}": video for n in range(20)}))
-    _, err = pipeline("run", "merge", "--root", path, "--out", tmp_path / "c.h5", "--workers", 0)
+    _, err = inside("run", "merge", "--root", path, "--out", tmp_path / "c.h5", "--workers", 0)
     assert "has no stop words (caption.json is so)" in err
 
 
 def test_a_clip_without_words_has_no_caption(tmp_path: Path) -> None:
     path = tmp_path / "raw_caption.json"
     path.write_text(json.dumps({"v": {"start": [0, 50], "end": [2, 51], "text": ["   ", "so we go"]}}))
-    pipeline("run", "merge", "--root", path, "--out", tmp_path / "c.h5", "--workers", 0)
+    inside("run", "merge", "--root", path, "--out", tmp_path / "c.h5", "--workers", 0)
     found = arrays(tmp_path / "c.h5")
     assert len(found["clips/id"]) == 2
     assert list(found["captions/clip"]) == [1]
-    assert "no problems" in pipeline("verify", tmp_path / "c.h5")[0]
+    assert "no problems" in inside("verify", tmp_path / "c.h5")[0]
 
 
 def test_wrong_inputs(source: Path, tmp_path: Path) -> None:
@@ -160,7 +164,7 @@ def test_held_out_videos_are_a_part_and_repairs_are_listed(tmp_path: Path) -> No
     (tmp_path / "raw_caption.json").write_text(json.dumps({"a": video, "b": video}))
     (tmp_path / "htm_holdout_vid.txt").write_text("a\n")
     out = tmp_path / "c.h5"
-    pipeline("run", "merge", "--root", tmp_path, "--out", out, "--workers", 0)
+    inside("run", "merge", "--root", tmp_path, "--out", out, "--workers", 0)
     found = arrays(out)
     assert list(found["clips/source_first"]) == [0, 0]
     assert list(found["clips/source_count"]) == [3, 3]
@@ -170,9 +174,9 @@ def test_held_out_videos_are_a_part_and_repairs_are_listed(tmp_path: Path) -> No
     lines = [json.loads(line) for line in (tmp_path / "c.oddities.jsonl").read_text().splitlines()]
     assert [line["record"] for line in lines] == ["a: 1 captions"] * 2 + ["b: 1 captions"] * 2
     assert {line["oddity"] for line in lines} == {"end at or before start, or no time", "not in the order of time"}
-    told, _ = pipeline("run", "idf", "--features", out, "--workers", 0, "--split", "holdout")
+    told, _ = inside("run", "idf", "--features", out, "--workers", 0, "--split", "holdout")
     assert "1 training captions (holdout/train)" in told
-    assert "no problems" in pipeline("verify", out)[0]
+    assert "no problems" in inside("verify", out)[0]
     assert "holds merged captions, which those of --dataset would replace" in error(
         "run", "tag", "--dataset", "howto100m", "--root", tmp_path, "--features", out
     )

@@ -4,6 +4,7 @@ Both sides use weights that depend on each parameter's name and shape only, and 
 `|a - b| / |a - mean over rows of a|`: cosines of untrained networks are all near 1 and prove nothing.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,27 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return files
 
 
+ALL = list(reference("howto100m_extractor_bilinear", "2d"))
+"""H.264 of 18 and 10 s, MPEG-4 of 8 and 3 s."""
+Extract = Callable[..., Path]
+every = pytest.param(ALL, 2, marks=pytest.mark.slow, id="all")
+
+
 def find(shared: Path, name: str) -> Path:
     return next((shared / "data/videos").rglob(Path(name).name))
 
 
-def extract(shared: Path, out: Path, checkpoints: dict[str, Path], *presets: str) -> list[str]:
-    names = list(reference("howto100m_extractor_bilinear", "2d"))
-    videos = table(out.parent, [find(shared, name) for name in names])
-    weights = [f"{name}={checkpoints[name]}" for name in {preset.partition(":")[0] for preset in presets}]
-    words = ["run", "extract", "--dataset", "files", "--root", videos, "--extractor", ",".join(presets)]
-    flags = [word for weight in weights for word in ("--weights", weight)]
-    pipeline(*words, *flags, "--out", out, "--workers", "2")
-    return names
+@pytest.fixture
+def extract(shared: Path, tmp_path: Path, checkpoints: dict[str, Path], names: list[str], workers: int) -> Extract:
+    def run(*presets: str) -> Path:
+        videos = table(tmp_path, [find(shared, name) for name in names])
+        weights = [f"{name}={checkpoints[name]}" for name in {preset.partition(":")[0] for preset in presets}]
+        words = ["run", "extract", "--dataset", "files", "--root", videos, "--extractor", ",".join(presets)]
+        flags = [word for weight in weights for word in ("--weights", weight)]
+        pipeline(*words, *flags, "--out", tmp_path / "features.h5", "--workers", str(workers))
+        return tmp_path / "features.h5"
+
+    return run
 
 
 def check(out: Path, stream: str, names: list[str], expected: dict[str, Any], columns: slice = slice(None)) -> None:
@@ -83,9 +93,9 @@ def check_steps(out: Path, stream: str, names: list[str], expected: dict[str, An
             assert (steps > 0).mean() < 0.005
 
 
-def test_bilinear_presets(shared: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    out = tmp_path / "features.h5"
-    names = extract(shared, out, checkpoints, "resnet152", "i3d_x101", "s3d_howto100m")
+@pytest.mark.parametrize(("names", "workers"), [pytest.param(ALL[1::2], 0, id="two"), every])
+def test_bilinear_presets(extract: Extract, names: list[str]) -> None:
+    out = extract("resnet152", "i3d_x101", "s3d_howto100m")
     check(out, "resnet152:howto100m", names, reference("howto100m_extractor_bilinear", "2d"))
     check(out, "i3d_x101:howto100m", names, reference("howto100m_extractor_bilinear", "3d"))
     univl = reference("univl_extractor_bilinear", "s3d")
@@ -93,9 +103,9 @@ def test_bilinear_presets(shared: Path, checkpoints: dict[str, Path], tmp_path: 
     check_steps(out, "s3d_howto100m:univl+video_embedding", names, univl, slice(1024, None))
 
 
-def test_bicubic_presets(shared: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    out = tmp_path / "features.h5"
-    names = extract(shared, out, checkpoints, "resnet152:howto100m-ffmpeg5", "i3d_x101:howto100m-ffmpeg5")
+@pytest.mark.parametrize(("names", "workers"), [pytest.param(ALL[3:], 0, id="one"), every])
+def test_bicubic_presets(extract: Extract, names: list[str]) -> None:
+    out = extract("resnet152:howto100m-ffmpeg5", "i3d_x101:howto100m-ffmpeg5")
     check(out, "resnet152:howto100m-ffmpeg5", names, reference("howto100m_extractor_bicubic", "2d"))
     check(out, "i3d_x101:howto100m-ffmpeg5", names, reference("howto100m_extractor_bicubic", "3d"))
 

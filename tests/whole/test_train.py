@@ -82,10 +82,10 @@ def test_trained_evaluated_compared(file: Path, tmp_path: Path, inside: Inside) 
     assert "taco-msrvtt-split1" in inside("list")[0]
 
 
-def test_killed_and_resumed(file: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed(file: Path, tmp_path: Path, inside: Inside) -> None:
     """After kill -9 the losses from the resume on are those of a run that nobody killed."""
     words = ["--features", file, *TINY, "--steps", 60]
-    train(*words, "--out", tmp_path / "whole")
+    inside(*words, "--out", tmp_path / "whole")
     with start(*words, "--out", tmp_path / "killed") as process:
         while len(_steps(tmp_path / "killed")) < 4:
             assert process.poll() is None, process.communicate()
