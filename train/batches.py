@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -66,7 +67,8 @@ class Order:
         captions = clip.argsort(stable=True)
         count = clip.bincount()
         first = (count.cumsum(0) - count)[count > 0]
-        return cls(captions, first, count[count > 0], min(size, len(first)), seed)
+        most = len(first) // processes.size() * processes.size()
+        return cls(captions, first, count[count > 0], max(1, min(size, most)), seed)
 
     @property
     def steps(self) -> int:
@@ -76,7 +78,7 @@ class Order:
     def at(self, step: int) -> Tensor:
         """Return (K,) the places of the captions of a step."""
         epoch, place = divmod(step, self.steps)
-        order = torch.randperm(len(self.first), generator=self.generator(3 * epoch))
+        order = _permutation(len(self.first), self._mixed(3 * epoch))
         some = order[place * self.size : (place + 1) * self.size]
         drawn = torch.rand(len(some), generator=self.generator(3 * step + 1), dtype=torch.float64)
         return self.captions[self.first[some] + (drawn * self.count[some]).long()]
@@ -92,6 +94,12 @@ class Order:
     def _mixed(self, *numbers: int) -> int:
         """Return a seed of 32 bits, which is what torch's generator takes, mixed of ours and these numbers."""
         return int(np.random.SeedSequence((self.seed, *numbers)).generate_state(1)[0])
+
+
+@lru_cache(maxsize=2)
+def _permutation(count: int, seed: int) -> Tensor:
+    """Return an epoch's order, which is the same for each of its steps."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
 def all_clips(corpus: Corpus, data: Data, size: int = 256) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

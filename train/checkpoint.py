@@ -36,12 +36,20 @@ def best(path: Path) -> Path:
     return found
 
 
+def check_there(path: Path) -> None:
+    """Raise MissingWeights where there is no such file."""
+    if not path.exists():
+        raise MissingWeights(f"no checkpoint {path}; `train --features …` writes one")
+
+
 def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
     """Read a checkpoint: tensors and plain values only. Raises MissingWeights."""
+    check_there(path)
     try:
         found: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    except FileNotFoundError:
-        raise MissingWeights(f"no checkpoint {path}; `train --features …` writes one") from None
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise MissingWeights(f"{path} is no checkpoint of this program ({str(error).splitlines()[0]:.120})") from error
+    except (OSError, RuntimeError, EOFError, LookupError, ValueError, pickle.UnpicklingError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise MissingWeights(f"{path} is no checkpoint of this program ({why:.120})") from error
+    if not isinstance(found, dict) or not {"model", "step"} <= found.keys():
+        raise MissingWeights(f"{path} is no checkpoint of this program; `train` writes best.pt and last.pt")
     return found

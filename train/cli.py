@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from pipeline.errors import BadSetting, PipelineError
-from train.config import Data, Fit, Run, check, device_of, parts_of, read
+from pipeline.errors import BadSetting, PipelineError, unknown
+from train.config import Data, Fit, Run, check, device_of, located, parts_of, read
 from train.presets import expanded
 from train.settings import METHODS, Locvtp, Ncl, Taco
 
@@ -46,7 +45,7 @@ def _train(  # noqa: PLR0913 - flags
     Parameters
     ----------
     method
-        taco, locvtp or ncl.
+        taco, locvtp or ncl. The defaults below are TACo's; locvtp and ncl without a preset take their own paper's.
     preset
         A paper's settings: `train list` names them. Flags beside it win.
     out
@@ -57,18 +56,14 @@ def _train(  # noqa: PLR0913 - flags
     """
     from pipeline.store import Features
 
-    check(method, fit, data)
+    settings = {"taco": taco, "locvtp": locvtp, "ncl": ncl}
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
     with Features.open(data.features) as features:
         there, weighed = features.parts_of_splits(), features.weighed_over()
-    data = replace(data, streams=tuple(name for text in data.streams for name in text.split(",") if name))
-    data = replace(data, features=data.features.absolute())
-    run = Run(
-        data,
-        fit,
-        method,
-        {"taco": taco, "locvtp": locvtp, "ncl": ncl}[method],
-        parts_of(data.split, there, weighed.split("/")[0]),
-    )
+    parts = parts_of(data.split, there, weighed.split("/")[0])
+    run = located(Run(data, fit, method, settings[method], parts))
+    check(run, settings)
     from train import processes, runs
 
     with processes.together(device_of(fit.device)):
@@ -100,6 +95,9 @@ def _evaluate(  # noqa: PLR0913 - flags
     rerank: int = 0,
     normalise: Literal["none", "bank", "oracle", "dis", "is", "dsl"] = "none",
     bank: int = 16_384,
+    iterations: int = 4,
+    beta: float = 20.0,
+    weights: str = "",
     out: Path | None = None,
     json_: Json = False,
 ) -> int:
@@ -120,14 +118,24 @@ def _evaluate(  # noqa: PLR0913 - flags
         all test queries (oracle), by QB-Norm from train queries (dis, is), by dual softmax from all test queries (dsl).
     bank
         Train captions, drawn by chance, that stand in for the test's.
+    iterations
+        Of Sinkhorn, for bank and oracle.
+    beta
+        QB-Norm's inverse temperature, for cosines.
+    weights
+        Of the levels of score, for a level that is their sum, as in `early=1,token=0.1,later=1`; default: those that
+        the run has chosen on its validation clips, if it had any.
     out
         Also write the results to this JSON file.
 
     """
     from train import retrieving
 
-    evening = retrieving.Evening(normalise, bank)
-    results = retrieving.evaluate(checkpoint, features, part, rerank, evening)
+    for name, value, least in (("bank", bank, 1), ("iterations", iterations, 1), ("rerank", rerank, 0)):
+        if value < least:
+            raise BadSetting(f"--{name} {value}: expected {least} or more")
+    evening = retrieving.Evening(normalise, bank, iterations, beta)
+    results = retrieving.evaluate(checkpoint, features, part, rerank, evening, retrieving.weights_of(weights))
     if out:
         _write(out, results)
     return _print(results, json_)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.errors import MissingWeights
+from train.config import read_json
 from train.tasks import retrieval
 
 COLUMNS = ("R@1", "R@5", "R@10", "MdR")
@@ -18,7 +17,7 @@ COLUMNS = ("R@1", "R@5", "R@10", "MdR")
 
 def compare(folders: list[Path]) -> list[dict[str, Any]]:
     """Return name, the settings that are not the same in all runs, and results of each. Raises MissingWeights."""
-    found = [(_read(folder / "settings.json"), _read(folder / "results.json")) for folder in folders]
+    found = [(read_json(folder / "settings.json"), read_json(folder / "results.json")) for folder in folders]
     flat = [_flat(settings) for settings, _ in found]
     names = sorted({name for one in flat for name in one if any(other.get(name) != one[name] for other in flat)})
     return [
@@ -27,18 +26,11 @@ def compare(folders: list[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise MissingWeights(f"{path} is not there; `train resume {path.parent}` brings the run to its end") from None
-    return found
-
-
 def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in settings.items():
-        found |= _flat(value, f"{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
+        if name != "seen":  # digests are for programs
+            found |= _flat(value, f"{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
     return {name.removeprefix("method_settings."): value for name, value in found.items()}
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.errors import BadSetting, MissingWeights, unknown
-from train.settings import METHODS
+from pipeline.errors import BadSetting, MissingWeights
+from train import ranges
+from train.settings import FLAGS, METHODS
 
 if TYPE_CHECKING:
     import torch
@@ -90,6 +91,9 @@ class Fit:
     """Steps between two evaluations on the split's part `val`, or on what was held out; 0: never."""
     patience: int = 0
     """Evaluations without a better one after which training ends; 0: never."""
+    rerank: int = 0
+    """In evaluations the fusion sees only each caption's best M clips, and each clip's best M captions, by the other
+    scores; 0: all pairs."""
     save_every: int = 500
     """Steps between two checkpoints."""
     tensorboard: bool = False
@@ -108,11 +112,13 @@ class Run:
     """Parts to train on, to choose the best step by (or ''), and to report on (or '')."""
     task: str = "retrieval"
     """What the model is for, by which its steps are compared and its results are found."""
+    seen: dict[str, str] = dataclasses.field(default_factory=dict)
+    """What it was trained on: `train/seen.py`."""
 
     def as_json(self) -> str:
         """Return the settings as JSON."""
         values = {name: dataclasses.asdict(value) for name, value in self._groups().items()}
-        own = {"task": self.task, "method": self.method, "parts": self.parts}
+        own = {"task": self.task, "method": self.method, "parts": self.parts, "seen": self.seen}
         return json.dumps({**own, **values}, indent=2, default=str)
 
     def _groups(self) -> dict[str, Any]:
@@ -134,24 +140,53 @@ def read(folder: Path) -> Run:
         own = METHODS[found["method"]](**settings)
         start = found["fit"]["start_from"]
         fit = {**found["fit"], "start_from": start and Path(start)}
-        return Run(Data(**data), Fit(**fit), found["method"], own, tuple(found["parts"]), found["task"])
+        return Run(Data(**data), Fit(**fit), found["method"], own, tuple(found["parts"]), found["task"], found["seen"])
     except OSError:
         raise MissingWeights(f"{folder} is no run: it has no settings.json; `train --out {folder}` makes one") from None
     except (ValueError, KeyError, TypeError) as error:
         raise MissingWeights(f"{path} is not what this version writes ({error}); train again") from error
 
 
-def check(method: str, fit: Fit, data: Data) -> None:
-    """Raise UnknownName for a method that is not there, BadSetting for a number that cannot be."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    for name, share in {"ema": fit.ema, "hold-out": data.hold_out}.items():
-        if not 0 <= share < 1:
-            raise BadSetting(f"--{name} {share}: expected 0 or more, and less than 1")
-    least = {"steps": 1, "batch": 1, "lr": 0, "weight_decay": 0, "warmup": 0, "clip": 0, "save_every": 1}
-    for name, value in least.items():
-        if getattr(fit, name) < value:
-            raise BadSetting(f"--{name.replace('_', '-')} {getattr(fit, name)}: expected {value} or more")
+def located(run: Run) -> Run:
+    """Return a run whose files are found from any folder, and whose streams are named one by one."""
+    data, fit = run.data, run.fit
+    encoder = str(Path(data.text_encoder).absolute()) if Path(data.text_encoder).is_dir() else data.text_encoder
+    streams = tuple(name for text in data.streams for name in text.split(",") if name)
+    data = dataclasses.replace(
+        data,
+        features=data.features.absolute(),
+        streams=streams,
+        text_encoder=encoder,
+        glove=data.glove and data.glove.absolute(),
+    )
+    fit = dataclasses.replace(fit, start_from=fit.start_from and fit.start_from.absolute())
+    return dataclasses.replace(run, data=data, fit=fit)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a run's JSON file holds. Raises MissingWeights."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise MissingWeights(f"{path} is not there; `train resume {path.parent}` brings the run to its end") from None
+    except ValueError as error:
+        raise MissingWeights(f"{path} is damaged ({error}); `train resume {path.parent}` writes it anew") from None
+    return found
+
+
+def check(run: Run, others: dict[str, Any]) -> None:
+    """Raise BadSetting for a number that cannot be, and for settings of `others`, which are not the run's method."""
+    for settings, prefix in ((run.data, ""), (run.fit, ""), (run.method_settings, FLAGS[run.method])):
+        ranges.check(settings, prefix)
+    if run.data.hold_out and run.parts[1]:
+        raise BadSetting(
+            f"--hold-out {run.data.hold_out}: the split has validation clips, {run.parts[1]}; leave it out"
+        )
+    for name, settings in others.items():
+        given = [field.name for field in dataclasses.fields(settings) if getattr(settings, field.name) != field.default]
+        if name != run.method and given:
+            flag = f"--{FLAGS[name]}{given[0].replace('_', '-')}"
+            raise BadSetting(f"{flag} is of --method {name}, not of {run.method}; leave it out")
 
 
 def device_of(name: str) -> torch.device:
@@ -164,6 +199,8 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise BadSetting(f"--device {name}: expected auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise BadSetting(f"--device {name}: expected auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise BadSetting(f"--device {name}: {torch.cuda.device_count()} CUDA devices are there; choose cpu or another")
     return device

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from train.losses import mean_tokens, wide
+from train.losses import mean_tokens, product, wide
 
 How = Literal["clip-topk", "word-topk", "2d-topk", "random"]
 """Who picks: each clip its words, each word its clips, the best of the whole map, or chance (Table 5a)."""
@@ -77,7 +77,7 @@ def correspond(pairs: Pairs, k: int, how: How, generator: torch.Generator) -> Ta
     """
     allowed = pairs.clip_mask[:, :, None] & pairs.word_mask[:, None]
     with torch.no_grad():
-        near = _product(_unit(pairs.clips), _unit(pairs.words).mT)
+        near = product(_unit(pairs.clips), _unit(pairs.words).mT)
     match how:
         case "clip-topk":
             chosen = _best(near, allowed, k)
@@ -90,7 +90,7 @@ def correspond(pairs: Pairs, k: int, how: How, generator: torch.Generator) -> Ta
             chosen = _best(drawn, allowed, k)
         case _:
             assert_never(how)
-    return Targets(_product(chosen.to(near.dtype), pairs.words) / chosen.sum(-1, keepdim=True).clamp(min=1), chosen)
+    return Targets(product(chosen.to(near.dtype), pairs.words) / chosen.sum(-1, keepdim=True).clamp(min=1), chosen)
 
 
 def _best(scores: Tensor, allowed: Tensor, count: int | Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def _contrast(anchors: Tensor, mask: Tensor, positives: Tensor, others: Tensor, 
     """
     unit = _unit(anchors)
     positive = (unit * _unit(positives)).sum(-1, keepdim=True) / tau
-    negative = (_product(unit, _unit(others).T) / tau).masked_fill(~kept, -torch.inf)
+    negative = (product(unit, _unit(others).T) / tau).masked_fill(~kept, -torch.inf)
     losses = (torch.cat([positive, negative], dim=-1).logsumexp(-1) - positive[..., 0]).masked_fill(~mask, 0)
     count = mask.sum(1)
     return (losses.sum(1) / count.clamp(min=1)).sum() / (count > 0).sum().clamp(min=1)
@@ -184,12 +184,6 @@ def _contrast(anchors: Tensor, mask: Tensor, positives: Tensor, others: Tensor, 
 def _unit(x: Tensor) -> Tensor:
     """Return features of length 1, and 0 for 0: a dead one has no infinite gradient."""
     return functional.normalize(wide(x), dim=-1, eps=1e-6)
-
-
-def _product(x: Tensor, y: Tensor) -> Tensor:
-    """Return x @ y in float32 or more, under autocast too: bfloat16 has eight bits for a logit of up to 1 / tau."""
-    with torch.autocast(x.device.type, enabled=False):
-        return wide(x) @ wide(y)
 
 
 def valid_offsets(

@@ -17,13 +17,14 @@ def draw(folder: Path) -> Path:
     found = entries(folder / "metrics.jsonl")
     losses = [entry for entry in found if "loss" in entry]
     values = [entry for entry in found if "val" in entry]
-    names = [name for name in (losses[0] if losses else {}) if name not in ("step", "pairs_per_second")]
+    names = dict.fromkeys(name for entry in losses for name in entry if name not in ("step", "pairs_per_second"))
     path = folder / "curves.svg"
     with mpl.rc_context({"svg.hashsalt": "curves", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 3.2), layout="constrained")
         left, *right = figure.subplots(1, 2 if values else 1, squeeze=False)[0]
         for name in names:
-            left.plot([e["step"] for e in losses], [e[name] for e in losses], label=name, color=COLOURS.get(name), lw=1)
+            steps, values_of = zip(*((e["step"], e[name]) for e in losses if name in e), strict=True)
+            left.plot(steps, values_of, label=name, color=COLOURS.get(name), lw=1)
         left.set(xlabel="step", ylabel="loss", title=folder.name)
         if names:
             left.legend(frameon=False)

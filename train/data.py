@@ -154,9 +154,9 @@ def subset(corpus: Corpus, captions: Tensor) -> Corpus:
 
 def hold_out(corpus: Corpus, seed: int, share: float) -> tuple[Corpus, Corpus | None]:
     """Return a corpus without a share of its clips, drawn by chance, and those; None for no share."""
-    count = round(share * len(corpus.clips))
-    if not count:
+    if not share:
         return corpus, None
+    count = round(share * len(corpus.clips))
     order = torch.randperm(len(corpus.clips), generator=torch.Generator().manual_seed(seed))
     held = torch.isin(corpus.clip, order[:count])
     if held.all() or not held.any():

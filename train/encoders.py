@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from train.losses import mean_tokens
+from train.losses import mean_tokens, product
 from train.packing import Packing
 
 HEAD = 64
@@ -126,16 +126,16 @@ class Fusion(nn.Module):
         `text`: tokens (T, S, d), the first of which is [CLS], and which of them there are (T, S); `video` likewise.
         """
         tokens, masks = zip(text, video, strict=True)
-        first = (0, self.most[0])
+        begin = (0, self.most[0])
         placed = [
-            x + self.types.weight[kind] + self.positions.weight[first[kind] : first[kind] + x.shape[1]]
+            x + self.types.weight[kind] + self.positions.weight[begin[kind] : begin[kind] + x.shape[1]]
             for kind, x in enumerate(tokens)
         ]
         table = torch.cat([x.flatten(0, 1) for x in placed])
         packing = Packing.of(torch.cat([mask[some] for mask, some in zip(masks, pairs.unbind(1), strict=True)], dim=1))
         fused = self.stack(table.index_select(0, self._rows(tokens, pairs).flatten()[packing.place]), packing)
-        logits: Tensor = self.read(fused[packing.starts[:-1].long()])[:, 0]
-        return logits
+        first = fused[packing.starts[:-1].long()]
+        return product(first, self.read.weight.T)[:, 0] + self.read.bias
 
     @staticmethod
     def _rows(tokens: tuple[Tensor, ...], pairs: Tensor) -> Tensor:

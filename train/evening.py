@@ -9,7 +9,7 @@ dsl       dual softmax (CAMoE); all test queries
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Tensor
 
@@ -19,7 +19,6 @@ from train.normalisation import adjusted, bank_bias, biases, dsl, error, qb_norm
 How = Literal["none", "bank", "oracle", "dis", "is", "dsl"]
 USE_TEST_QUERIES = frozenset({"oracle", "dsl"})
 NEED_BANK = frozenset({"bank", "dis", "is"})
-NAMES = get_args(How)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,6 +20,9 @@ from train.data import Corpus
 from train.scratch import MADE
 from train.settings import WEIGH_WORDS
 from train.text import Pieces, Text
+
+MEMORY = Path("/proc/meminfo")
+"""What Linux counts as available: free memory, and what its cache of files would give back."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,9 @@ def _room(device: torch.device) -> float:
     """Return half of the memory that a device has free."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] / 2
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    found = re.search(r"MemAvailable:\s+(\d+) kB", MEMORY.read_text()) if MEMORY.exists() else None
+    free = int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return free / 2
 
 
 def words_of(run: Run, corpus: Corpus, folder: Path | None) -> Text:
@@ -74,3 +81,8 @@ def on_device(run: Run, corpus: Corpus, words: Text, device: torch.device) -> Lo
     if run.data.freeze_text:
         found = replace(found, features=text.freeze(words.encoder.to(device), found))
     return Loaded(corpus.to(device), found)
+
+
+def made_from(run: Run) -> dict[str, Any]:
+    """Return what results say of where they come from."""
+    return {"features": str(run.data.features), "seen": run.seen, "method": run.method}

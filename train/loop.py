@@ -129,7 +129,7 @@ def fit(run: Run, state: State, corpus: Corpus, pieces: Pieces, folder: Path, ev
             state.step = step + 1
             book.add(state.step, parts, len(batch.captions))
             if evaluate and s.evaluate_every and state.step % s.evaluate_every == 0:
-                _select(state, evaluate(state.evaluated), folder, book)
+                _select(state, processes.first(evaluate(state.evaluated), corpus.device), folder, book)
             if state.step % s.save_every == 0:
                 _save(folder / "last.pt", state.as_dict())
     _save(folder / "last.pt", state.as_dict())

@@ -17,6 +17,12 @@ def wide(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
+def product(x: Float[Tensor, "*a n d"], y: Float[Tensor, "*b d m"]) -> Float[Tensor, "*c n m"]:
+    """Return x @ y in float32 or more, under autocast too: bfloat16 has eight bits for a logit of up to 1 / tau."""
+    with torch.autocast(x.device.type, enabled=False):
+        return wide(x) @ wide(y)
+
+
 def nce(
     scores: Float[Tensor, "queries items"],
     positive: Int[Tensor, " queries"],
@@ -52,9 +58,10 @@ def word_scores(
     """
     if not len(words):
         return words.new_zeros(0, len(video))
-    hidden = torch.where(mask, 0.0, -torch.inf).to(video.dtype)
+    hidden = torch.where(mask, 0.0, -torch.inf)
     size = max(1, budget // max(1, mask.numel()))
-    parts = [torch.einsum("wd,vtd->wvt", some, video) + hidden for some in words.split(size)]
+    flat = video.flatten(0, 1).T
+    parts = [product(some, flat).view(len(some), *mask.shape) + hidden for some in words.split(size)]
     return torch.cat([part.amax(2) for part in parts])
 
 
@@ -79,10 +86,12 @@ def cascade_scores(
 ) -> Float[Tensor, "texts videos"]:
     """Return the scores by which the cascade picks its negatives (3.3).
 
-    `owner`: the caption of each word. `aggregate` "sum" adds all words, as the paper writes; "mean" weighs them by
-    their idf, so that captions with many words are not everybody's hardest negatives.
+    `owner`: the caption of each word, or of each piece of a word. `aggregate` "sum" adds all of them, as the paper
+    writes; "mean" is their mean by idf, so that captions with many words, or words of many pieces, are not everybody's
+    hardest negatives.
     """
-    factor = torch.ones_like(weights) if aggregate == "sum" else weights
+    total = weights.new_zeros(len(sentence)).index_add(0, owner, weights)
+    factor = torch.ones_like(weights) if aggregate == "sum" else weights / total[owner]
     return wide(sentence).index_add(0, owner, wide(words) * factor[:, None])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from pipeline.errors import unknown
 
 _BERT = {"--method": "taco", "--text-encoder": "bert-base-uncased"}
@@ -30,6 +32,10 @@ _ACTIVITYNET = _CLIP4CLIP | {
     "--split": "paragraph", "--steps": "390", "--warmup": "39", "--max-video-tokens": "64", "--max-text-tokens": "64",
 }  # fmt: skip
 
+USUAL = {"locvtp": "locvtp", "ncl": "ncl-clip4clip"}
+"""What a method takes where no preset is named; TACo's are the defaults of the flags."""
+LISTS = ("--parts", "--normalise")
+"""Flags that take several values, which commas may separate."""
 PRESETS: dict[str, dict[str, str]] = {
     "taco-ablation": _TACO | {"--video-layers": "1", "--fusion-layers": "2"},
     "taco-youcook2": _FUSED | {"--split": "youcook2"},
@@ -42,6 +48,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "locvtp": _LOCVTP,
     # Not in the paper: as many passes over MSR-VTT's 9,000 clips as the 200 epochs of pre-training.
     "locvtp-msrvtt": _LOCVTP | {"--split": "split1", "--steps": "7000"},
+    "ncl-clip4clip": _CLIP4CLIP | {"--steps": "7000", "--warmup": "700"},
     "ncl-clip4clip-msrvtt": _MSRVTT,
     "ncl-clip4clip-msvd": _MSVD,
     "ncl-clip4clip-activitynet": _ACTIVITYNET,
@@ -59,11 +66,26 @@ def expanded(words: list[str]) -> list[str]:
     (1, ['--video-layers', '2', '--fusion-layers', '2'])
     """
     words = [part for word in words for part in (word.split("=", 1) if word.startswith("--preset=") else [word])]
-    if "--preset" not in words[:-1]:
+    words = [part for before, word in zip(["", *words], words, strict=False) for part in _one_by_one(before, word)]
+    name = _named(words)
+    if not name:
         return words
-    name = words[words.index("--preset") + 1]
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     given = {word.split("=", 1)[0].replace("--no-", "--", 1) for word in words if word.startswith("--")}
     added = [(flag, value) for flag, value in PRESETS[name].items() if flag not in given]
     return [*words, *(word for pair in added for word in pair if word)]
+
+
+def _named(words: list[str]) -> str:
+    """Return the preset that a command names, or that its method takes without one; '' for none."""
+    flags = dict(itertools.pairwise(words))
+    if "--preset" in flags:
+        return flags["--preset"]
+    joined = next((word.split("=", 1)[1] for word in words if word.startswith("--method=")), "")
+    return USUAL.get(flags.get("--method", joined), "")
+
+
+def _one_by_one(flag: str, word: str) -> list[str]:
+    """Return `L1,L2` after `--parts` as `L1 --parts L2`."""
+    return word.replace(",", f",{flag},").split(",") if flag in LISTS else [word]

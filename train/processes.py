@@ -108,3 +108,12 @@ def mean(x: Tensor) -> Tensor:
     total = x.clone()
     dist.all_reduce(total)
     return total / size()
+
+
+def first(value: float, device: torch.device) -> float:
+    """Return the first process's value, so that all decide alike."""
+    if size() == 1:
+        return value
+    found = torch.tensor(value, device=device, dtype=torch.float64)
+    dist.broadcast(found, 0)
+    return float(found)

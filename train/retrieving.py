@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,27 +9,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pipeline.errors import BadSetting
 from pipeline.store import Features
 from train import checkpoint, data, loop, methods, weighting
-from train.config import Run, read
+from train.config import Run, parts_of, read, read_json
 from train.data import Corpus
-from train.encoders import scale_of
-from train.evening import NEED_BANK, Evened, How, even
-from train.loading import Loaded, corpus_of, device_for, model_of, on_device, words_of
+from train.evening import NEED_BANK, USE_TEST_QUERIES, Evened, How, even
+from train.loading import Loaded, corpus_of, device_for, made_from, model_of, on_device, words_of
+from train.seen import check_streams
 from train.tasks import retrieval
 
 
 def selection(run: Run, model: nn.Module, val: Loaded) -> float:
     """Return the number by which steps are compared: `train/tasks/retrieval.py` says which."""
-    return retrieval.selection(_scores(run, model, val), val.corpus)
+    return retrieval.selection(_scores(run, model, val, run.fit.rerank), val.corpus)
 
 
 def results(run: Run, model: nn.Module, val: Loaded | None, test: Loaded | None) -> dict[str, Any]:
     """Return the results on the test part, and the weights of the levels that the validation part chooses."""
-    chosen = weighting.choose(_scores(run, model, val), val.corpus) if val else {}
-    found: dict[str, Any] = {"weights": chosen}
+    rerank = run.fit.rerank
+    chosen = weighting.choose(_scores(run, model, val, rerank), val.corpus) if val else {}
+    found: dict[str, Any] = {"weights": chosen, "rerank": rerank}
     if test is not None:
-        found |= retrieval.evaluate(weighting.with_chosen(_scores(run, model, test), chosen), test.corpus)
+        scores = weighting.with_chosen(_scores(run, model, test, rerank), chosen)
+        found |= retrieval.evaluate(_named(scores, rerank), test.corpus)
     return found
 
 
@@ -42,49 +44,99 @@ class Evening:
     bank: int = 16_384
     """Train captions, drawn by chance, and their clips."""
     iterations: int = 4
+    """Sinkhorn's."""
     beta: float = 20.0
-    """QB-Norm's, for cosines."""
+    """QB-Norm's, for cosines; other scores are first divided by the largest one of the bank."""
 
 
 NO_EVENING = Evening()
+NO_WEIGHTS: dict[str, float] = {}
 
 
 def evaluate(
-    path: Path, features: Path | None, part: str, rerank: int = 0, evening: Evening = NO_EVENING
+    path: Path,
+    features: Path | None,
+    part: str,
+    rerank: int = 0,
+    evening: Evening = NO_EVENING,
+    weights: dict[str, float] = NO_WEIGHTS,
 ) -> dict[str, Any]:
-    """Return the retrieval results of a run or checkpoint on a part of a split, of this or another feature file."""
+    """Return the retrieval results of a run or checkpoint on a part of a split, of this or another feature file.
+
+    `weights`: of levels, for a level more that is their sum; without them those that the run has chosen.
+    """
+    if rerank and evening.how != "none":
+        raise BadSetting("--rerank leaves out scores that --normalise needs; give one of them")
     folder = path if path.is_dir() else path.parent
+    if not path.is_dir():
+        checkpoint.check_there(path)
     trained = read(folder)
     found = checkpoint.load(checkpoint.best(path))
+    if rerank and (trained.method != "taco" or "L3" not in trained.method_settings.parts):
+        raise BadSetting(f"--rerank {rerank}: the model fuses nothing, only TACo with L3 does")
     run = replace(trained, data=replace(trained.data, features=features or trained.data.features))
     device = device_for(run)
     with Features.open(run.data.features) as opened:
-        corpus = corpus_of(run, opened, part or run.parts[2])
+        check_streams(trained.seen, opened, run.data.streams)
+        corpus = corpus_of(run, opened, part or _test_part(run, opened))
         words = words_of(run, corpus, folder)
         model = model_of(run, corpus.dim, words).to(device)
         loop.load_weights(model, found["model"])
         test = on_device(run, corpus, words, device)
-        chosen = _chosen(folder)
-        scores = weighting.with_chosen(_scores(run, model, test, rerank), chosen)
-    evened = None
+        weights = weights or _chosen(folder)
+        scores = weighting.with_chosen(_scores(run, model, test, rerank), weights)
+    evened, oracle = None, evening.how in USE_TEST_QUERIES
     if evening.how != "none":
-        with Features.open(trained.data.features) as opened:
-            bank = corpus_of(run, opened, run.parts[0]) if evening.how in NEED_BANK else None
-            drawn = None if bank is None else on_device(run, _drawn(bank, evening.bank, run.fit.seed), words, device)
-            evened = _evened(run, model, scores, (test, drawn), evening)
-    return {"step": found["step"], "weights": chosen, **retrieval.evaluate(scores, test.corpus, evening.how, evened)}
+        bank = _bank(trained, evening) if evening.how in NEED_BANK else None
+        same = trained.data.features == run.data.features
+        oracle |= bank is not None and same and not set(bank.captions).isdisjoint(corpus.captions)
+        drawn = None if bank is None else on_device(run, bank, words, device)
+        evened = _evened(run, model, scores, (test, drawn), evening)
+    return {
+        **made_from(run),
+        "checkpoint": str(path),
+        "step": found["step"],
+        "weights": weights,
+        "rerank": rerank,
+        **retrieval.evaluate(_named(scores, rerank), test.corpus, evening.how, evened, oracle),
+    }
+
+
+def weights_of(words: str) -> dict[str, float]:
+    """Return the weights that `early=1,token=0.1` names. Raises BadSetting."""
+    try:
+        return {name: float(value) for name, value in (part.split("=") for part in words.split(",") if part)}
+    except ValueError:
+        raise BadSetting(f"--weights {words}: expected LEVEL=NUMBER, several separated by commas") from None
+
+
+def _test_part(run: Run, opened: Features) -> str:
+    """Return the part to evaluate on where none is named: the run's, else that of the only split there is."""
+    there = opened.parts_of_splits()
+    return run.parts[2] if run.parts[2] in (*there, "all") else parts_of("", there, opened.weighed_over())[2]
+
+
+def _named(scores: dict[str, Tensor], rerank: int) -> dict[str, Tensor]:
+    """Return the scores with names that say if only the best were fused."""
+    return {
+        f"{name}, best {rerank}" if rerank and name not in ("early", "token") else name: one
+        for name, one in scores.items()
+    }
 
 
 def _chosen(folder: Path) -> dict[str, float]:
     """Return the levels' weights that a run has chosen on its validation part; none if it has not."""
     path = folder / "results.json"
-    found: dict[str, float] = json.loads(path.read_text(encoding="utf-8")).get("weights", {}) if path.exists() else {}
+    found: dict[str, float] = read_json(path).get("weights", {}) if path.exists() else {}
     return found
 
 
-def _drawn(corpus: Corpus, size: int, seed: int) -> Corpus:
-    order = torch.randperm(len(corpus.texts), generator=torch.Generator().manual_seed(seed))
-    return data.subset(corpus, order[:size].sort().values)
+def _bank(run: Run, evening: Evening) -> Corpus:
+    """Return captions that the run was trained on, drawn by chance, and their clips."""
+    with Features.open(run.data.features) as opened:
+        corpus = corpus_of(run, opened, run.parts[0])
+    order = torch.randperm(len(corpus.texts), generator=torch.Generator().manual_seed(run.fit.seed))
+    return data.subset(corpus, order[: evening.bank].sort().values)
 
 
 def _evened(
@@ -92,19 +144,17 @@ def _evened(
 ) -> dict[str, Evened]:
     """Return each level's scores evened out, by those of the bank where that is needed."""
     test, bank = what
-    texts = videos = None
-    if bank is not None:
-        texts = _scores(run, model, Loaded(test.corpus, bank.pieces))
-        videos = _scores(run, model, Loaded(bank.corpus, test.pieces))
-        scores = {name: one for name, one in scores.items() if name in texts}
-    scale = getattr(model, "scale", None)
-    beta = evening.beta / float(scale_of(scale.detach())) if scale is not None else evening.beta
-    return {
-        name: even(
-            one, evening.how, (texts[name], videos[name]) if texts and videos else None, evening.iterations, beta
-        )
-        for name, one in scores.items()
-    }
+    if bank is None:
+        return {name: even(one, evening.how, None, evening.iterations, evening.beta) for name, one in scores.items()}
+    texts = _scores(run, model, Loaded(test.corpus, bank.pieces))
+    videos = _scores(run, model, Loaded(bank.corpus, test.pieces))
+    scales = methods.get(run.method).scales(model, run.method_settings)
+    found = {}
+    for name in texts:
+        both = texts[name], videos[name]
+        scale = scales.get(name) or float(max(one.abs().max() for one in both))
+        found[name] = even(scores[name], evening.how, both, evening.iterations, evening.beta / max(scale, 1e-9))
+    return found
 
 
 def _scores(run: Run, model: nn.Module, loaded: Loaded, rerank: int = 0) -> dict[str, Tensor]:

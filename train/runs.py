@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from torch import nn
 
 from pipeline.errors import BadFeatureFile, BadSetting
 from pipeline.store import Features
-from train import checkpoint, curves, data, loop, processes, retrieving
+from train import checkpoint, curves, data, loop, processes, retrieving, seen
 from train.config import Run, read
 from train.data import Corpus
-from train.loading import Loaded, corpus_of, device_for, model_of, on_device, words_of
+from train.loading import Loaded, corpus_of, device_for, made_from, model_of, on_device, words_of
 from train.scratch import MADE
 from train.settings import WEIGH_WORDS
 from train.text import Text
@@ -38,7 +39,10 @@ def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
         raise BadSetting(f"--out {folder} holds a run already; `train resume {folder}`, another folder, or --force")
     with Features.open(run.data.features) as features:
         begun = _begun(run.fit.start_from)
+        streams = tuple(dict.fromkeys(run.data.streams)) or tuple(features.streams)
+        run = replace(run, data=replace(run.data, streams=streams))
         train, words = _first(run, features)
+        run = replace(run, seen=seen.seen(features, streams, run.parts))
         weighed = features.weighed_over()
         if run.method in WEIGH_WORDS and weighed not in ("", run.parts[0]):
             log.warning("words were weighed over %s: run `pipeline run idf --split %s`", weighed, run.parts[0])
@@ -50,6 +54,8 @@ def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
             if run.data.text_encoder in MADE:
                 (folder / "tokenizer.json").write_text(words.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
         processes.wait()
+        if run.fit.warmup >= run.fit.steps:
+            log.warning("--warmup %d: the rate never reaches --lr in %d steps", run.fit.warmup, run.fit.steps)
         return _train(run, folder, features, (train, words), begun)
 
 
@@ -57,6 +63,7 @@ def resume(folder: Path) -> dict[str, Any]:
     """Go on from the last checkpoint of a run, to its end; from its beginning, if there is none yet."""
     run = read(folder)
     with Features.open(run.data.features) as features:
+        seen.check_same(run.seen, features, run.data.streams, run.parts)
         begun = (folder / "last.pt").exists()
         found = checkpoint.load(folder / "last.pt") if begun else _begun(run.fit.start_from)
         return _train(run, folder, features, _first(run, features, folder), found)
@@ -109,7 +116,11 @@ def _train(
     if (folder / "best.pt").exists():
         loop.load_weights(state.evaluated, checkpoint.load(folder / "best.pt", device)["model"])
     test = on_device(run, corpus_of(run, features, run.parts[2]), words, device) if run.parts[2] else None
-    results = {"step": state.best_step or state.step, **JUDGES[run.task].results(run, state.evaluated, val, test)}
+    results = {
+        **made_from(run),
+        "step": state.best_step or state.step,
+        **JUDGES[run.task].results(run, state.evaluated, val, test),
+    }
     if processes.rank() == 0:
         curves.draw(folder)
         (folder / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")

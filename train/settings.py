@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 Level = Literal["L1", "L2", "L3"]
-
-
-def _levels(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:
-    """Return the levels that a flag names, separated by commas or each with the flag before it."""
-    names = tuple(name for token in tokens for name in token.value.split(","))
-    if odd := [name for name in names if name not in get_args(Level)]:
-        raise ValueError(f"{odd[0]} is none of {', '.join(get_args(Level))}")
-    return names
-
-
-Levels = Annotated[tuple[Level, ...], Parameter(converter=_levels)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +16,15 @@ class Taco:
     """Self-attention layers of the video encoder: 0, 1, 2 or 4."""
     fusion_layers: int = 2
     """Self-attention layers over text and video together."""
-    parts: Levels = ("L1", "L2", "L3")
+    parts: tuple[Level, ...] = ("L1", "L2", "L3")
     """Losses that are used (Table 3)."""
     token_weight: float = 0.5
     """lambda_t: L2 beside the others, and the words' score beside the others at test (appendix F)."""
     negatives: int = 8
     """K': hard negatives of each caption, and of each video, that are fused."""
     cascade: Literal["hard", "random", "all"] = "hard"
-    """How these are picked: by L1's and L2's scores, by chance, or all there are in the batch."""
+    """How these are picked: by the scores of L1 and L2, whichever are trained (by chance if neither is), by chance, or
+    all there are in the batch."""
     aggregate: Literal["mean", "sum"] = "mean"
     """The words' part of that score: their mean by idf, or their sum (the paper's word)."""
     directions: Literal["both", "text"] = "both"
@@ -47,11 +34,11 @@ class Taco:
     tau: float = 1.0
     """tau_1 = tau_2: temperature; with --norm l2 where the scale begins."""
     dropout: float = 0.1
-    """In attention and perceptrons, as in BERT."""
+    """After attention and in perceptrons; a text encoder has its own."""
     fusion_chunk: int = 0
     """Pairs that are fused at once, in two passes: for the scores, and again for the gradients; 0: all, activations
     kept."""
-    normalise: Levels = ()
+    normalise: tuple[Level, ...] = ()
     """Losses whose scores get NCL's biases in training (NCL, eq. 12)."""
     iterations: int = 4
     """Of Sinkhorn, for these."""
@@ -121,5 +108,7 @@ class Ncl:
 
 METHODS: dict[str, type[Any]] = {"taco": Taco, "locvtp": Locvtp, "ncl": Ncl}
 """The settings of each method; `train/methods/NAME.py` is the method itself."""
+FLAGS = {"taco": "", "locvtp": "locvtp.", "ncl": "ncl."}
+"""How the flags of a method begin."""
 WEIGH_WORDS = frozenset({"taco"})
 """Methods that need the idf weights of words; the others train on files without them."""

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pipeline.errors import MissingWeights
+from pipeline.errors import BadSetting, MissingWeights
 from train import scratch
 from train.config import IdfNorm, Pool, TextPool
 from train.data import Corpus, Words
@@ -185,12 +185,31 @@ def load(
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True)
         encoder = _pretrained(place, pool)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
+        if Path(place).is_dir():
+            why = str(error).splitlines()[0]
+            raise MissingWeights(
+                f"--text-encoder {name}: the folder holds no encoder of transformers: {why:.120}"
+            ) from error
         raise MissingWeights(
             f"no text encoder {name}: neither a folder nor in the cache of Hugging Face, and it cannot be downloaded; "
             f"download it elsewhere (`hf download {name} --local-dir FOLDER`) and give --text-encoder FOLDER"
         ) from error
+    _try(name, tokenizer, encoder)
     return Text(name, tokenizer, encoder)
+
+
+@torch.inference_mode()
+def _try(name: str, tokenizer: Any, encoder: Encoder) -> None:
+    """Raise BadSetting if captions cannot be encoded so."""
+    if not tokenizer.is_fast:
+        raise BadSetting(f"--text-encoder {name}: its tokenizer has no fast version, which tells where pieces are")
+    try:
+        found = pieces(tokenizer, ["a word"], None, 8).batch(torch.tensor([0]))
+        encoder(found)
+    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        raise BadSetting(f"--text-encoder {name}: it encodes no text ({why:.120}); give a text encoder") from error
 
 
 def _pretrained(place: str, pool: TextPool) -> Encoder:
@@ -201,6 +220,8 @@ def _pretrained(place: str, pool: TextPool) -> Encoder:
     net: Any = (CLIPTextModelWithProjection if kind == "clip_text_model" else AutoModel).from_pretrained(place)
     if kind in ("clip", "clip_text_model"):
         return Encoder(net.text_model, int(net.text_projection.out_features), _or(pool, "last"), net.text_projection)
+    if getattr(net.config, "is_encoder_decoder", False):
+        net = net.get_encoder()
     return Encoder(net, int(net.config.hidden_size), _or(pool, "first"))
 
 

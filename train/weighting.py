@@ -10,6 +10,7 @@ from itertools import product
 
 from torch import Tensor
 
+from pipeline.errors import unknown
 from train.data import Corpus
 from train.tasks import retrieval
 
@@ -21,20 +22,26 @@ CHOSEN = "chosen"
 def choose(scores: dict[str, Tensor], corpus: Corpus) -> dict[str, float]:
     """Return the weights of the levels, (captions, clips) each, with which a validation part is retrieved best.
 
-    Of equally good ones the first in the order of the grid; nothing if there is one level only.
+    Nothing if there is one level only, or if no weights are better than the method's own; of equally good ones the
+    first in the order of the grid.
     """
-    levels = list(scores)[:-1]
+    *levels, own = scores
     if len(levels) < 2:
         return {}
     ways = (dict(zip(levels, some, strict=True)) for some in product((1.0, 0.0), *[GRID] * (len(levels) - 1)))
-    return max(
-        (way for way in ways if any(way.values())),
-        key=lambda way: retrieval.selection({CHOSEN: weighed(scores, way)}, corpus),
-    )
+    best, value = {}, retrieval.selection({own: scores[own]}, corpus)
+    for way in (way for way in ways if any(way.values())):
+        found = retrieval.selection({CHOSEN: weighed(scores, way)}, corpus)
+        if found > value:
+            best, value = way, found
+    return best
 
 
 def weighed(scores: dict[str, Tensor], weights: dict[str, float]) -> Tensor:
     """Return the sum of the levels' scores by their weights."""
+    odd = [level for level in weights if level not in scores]
+    if odd or not any(weights.values()):
+        raise unknown("level of score", odd[0] if odd else "", scores)
     parts = [weight * scores[level] for level, weight in weights.items() if weight]
     return sum(parts[1:], parts[0])
 

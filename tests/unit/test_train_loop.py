@@ -11,7 +11,7 @@ import torch
 
 from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from tests.unit.corpora import make
-from train import checkpoint, config, loading, logbook, loop, retrieving, runs
+from train import checkpoint, config, loading, logbook, loop, ranges, retrieving, runs
 from train.config import Data, Fit, Run
 from train.methods import taco
 from train.settings import Locvtp, Ncl, Taco
@@ -232,15 +232,38 @@ def test_checkpoints_that_cannot_be_used(file: Path, tmp_path: Path) -> None:
         retrieving.evaluate(tmp_path / "run/last.pt", None, "")
 
 
-DATA = Data(features=Path("f.h5"))
-
-
-def test_numbers_and_names_that_cannot_be() -> None:
-    with pytest.raises(BadSetting, match="--steps 0: expected 1 or more"):
-        config.check("taco", Fit(steps=0), DATA)
-    with pytest.raises(PipelineError, match="unknown method 'tacos'; there are: locvtp, ncl, taco"):
-        config.check("tacos", Fit(), DATA)
+def test_numbers_and_names_that_cannot_be(file: Path) -> None:
+    for changes, message in (
+        ({"steps": 0}, "--steps 0: expected 1 or more"),
+        ({"lr": float("nan")}, "--lr nan: expected 0 or more"),
+        ({"ema": 1.0}, "--ema 1.0: expected 0 or more, less than 1"),
+        ({"text_lr": -1.0}, "--text-lr -1.0: expected 0 or more"),
+    ):
+        with pytest.raises(BadSetting, match=message):
+            config.check(run_of(file, **changes), {})
+    for settings, message in (
+        (replace(TINY, tau=0.0), "--tau 0.0: expected more than 0"),
+        (replace(TINY, dropout=1.5), "--dropout 1.5: expected 0 or more, less than 1"),
+        (replace(TINY, negatives=-1), "--negatives -1: expected 1 or more"),
+    ):
+        with pytest.raises(BadSetting, match=message):
+            config.check(run_of(file, settings=settings), {})
+    locvtp = replace(run_of(file), method="locvtp", method_settings=Locvtp(delta_max=0))
+    with pytest.raises(BadSetting, match="--locvtp.delta-max 0: expected 1 or more"):
+        config.check(locvtp, {})
+    with pytest.raises(BadSetting, match="--locvtp.top-k is of --method locvtp, not of taco; leave it out"):
+        config.check(run_of(file), {"taco": TINY, "locvtp": Locvtp(top_k=2), "ncl": Ncl()})
+    config.check(run_of(file), {"taco": TINY, "locvtp": Locvtp(), "ncl": Ncl()})
     with pytest.raises(BadSetting, match="--device cuda:9: .* CUDA devices are there"):
         config.device_of("cuda:9")
-    with pytest.raises(BadSetting, match="--device gpu: expected auto, cpu"):
-        config.device_of("gpu")
+    for name in ("gpu", "meta"):
+        with pytest.raises(BadSetting, match=f"--device {name}: expected auto, cpu"):
+            config.device_of(name)
+
+
+def test_every_setting_has_a_range() -> None:
+    """But seeds, and flags that are no numbers."""
+    for settings in (Data(features=Path("f.h5")), Fit(text_lr=1.0), Taco(), Locvtp(), Ncl()):
+        for name, value in vars(settings).items():
+            if isinstance(value, int | float) and not isinstance(value, bool) and name != "seed":
+                assert name in ranges.RANGES, name

@@ -73,16 +73,20 @@ def test_batches_ahead_are_those_in_order(file: Path) -> None:
         assert torch.equal(batch.video, batches.make(corpus, found, order.at(step), settings).video)
 
 
-def test_clips_that_are_held_out_choose_the_step_and_the_weights(file: Path, tmp_path: Path) -> None:
+def test_clips_that_are_held_out_choose_the_step_and_the_weights(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = {"early": 1.0, "token": 2.0, "later": 0.0}
+    monkeypatch.setattr(weighting, "choose", lambda *_: chosen)
     run = with_data(run_of(file, steps=20, evaluate_every=5), hold_out=0.3)
     found = runs.start(run, tmp_path / "run")
     values = [entry for entry in logbook.entries(tmp_path / "run/metrics.jsonl") if "val" in entry]
     assert [entry["step"] for entry in values] == [5, 10, 15, 20]
-    assert set(found["weights"]) == {"early", "token", "later"}
+    assert found["weights"] == chosen
     assert list(found["scores"])[-1] == "chosen"
     assert retrieving.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
     assert (
-        retrieving.evaluate(tmp_path / "run", None, "", 3, retrieving.Evening("bank"))["scores"].keys()
+        retrieving.evaluate(tmp_path / "run", None, "", 0, retrieving.Evening("bank"))["scores"].keys()
         > found["scores"].keys()
     )
 
@@ -111,6 +115,9 @@ def test_the_weights_of_levels_are_those_that_retrieve_best(file: Path) -> None:
     assert chosen == {"early": 0.0, "token": 0.25, "later": 0.0}
     assert torch.equal(weighting.with_chosen(scores, chosen)["chosen"], 0.25 * own)
     assert weighting.choose({"coarse": own}, corpus) == {}
+    assert weighting.choose({"early": own, "token": own, "fused": own}, corpus) == {}  # no better than the method's own
+    with pytest.raises(PipelineError, match="unknown level of score 'late'; there are: early, fused, later, token"):
+        weighting.with_chosen(scores, {"early": 1.0, "late": 1.0})
     assert weighting.with_chosen(scores, {}) == scores
 
 
@@ -256,3 +263,73 @@ def test_clip_compares_by_its_last_token(file: Path, tmp_path: Path) -> None:
         ("s/train", "", "s/test"),
     )  # fmt: skip
     assert runs.start(run, tmp_path / "run")["step"] == 2
+
+
+def test_only_the_best_are_fused(file: Path) -> None:
+    """What is fused is scored as without; the rest comes behind, in the order of the scores before."""
+    run = run_of(file)
+    corpus, words = runs._first(run, Features.open(file))
+    model = loading.model_of(run, corpus.dim, words).eval()
+    loaded = loading.on_device(run, corpus, words, torch.device("cpu"))
+    whole, some = (taco.scores(model, corpus, loaded.pieces, run.method_settings, m) for m in (0, 4))
+    before = whole["early"] + 0.5 * whole["token"]
+    for row in range(len(corpus.texts)):
+        best = set(before[row].topk(4).indices.tolist())
+        best |= {clip for clip in range(18) if row in before[:, clip].topk(4).indices.tolist()}
+        for clip in range(18):
+            if clip in best:
+                assert some["later"][row, clip] == pytest.approx(float(whole["later"][row, clip]), abs=1e-4)
+        rest = sorted(set(range(18)) - best, key=lambda clip: float(before[row, clip]))
+        behind = some["later"][row, rest]
+        assert (behind.diff() >= 0).all()
+        assert not rest or float(behind.max()) < float(whole["later"].min()) - 0.9
+
+
+def test_a_bank_that_holds_the_test_is_an_oracle(file: Path, tmp_path: Path) -> None:
+    run = dataclasses.replace(run_of(file, steps=3), method="ncl", method_settings=Ncl())
+    runs.start(run, tmp_path / "run")
+    for part, oracle in (("s/test", False), ("s/train", True), ("all", True)):
+        found = retrieving.evaluate(tmp_path / "run", None, part, 0, retrieving.Evening("bank"))
+        assert found["scores"]["similarity + bank"][0]["uses_test_queries"] is oracle
+
+
+def test_another_networks_features_are_refused(file: Path, tmp_path: Path) -> None:
+    runs.start(run_of(file, steps=2), tmp_path / "run")
+    other = tmp_path / "other.h5"
+    other.write_bytes(file.read_bytes())
+    with h5py.File(other, "r+") as opened:
+        settings = json.loads(opened["streams/b:y"].attrs["settings"])
+        opened["streams/b:y"].attrs["settings"] = json.dumps({**settings, "weights": "others"})
+    with pytest.raises(PipelineError, match="stream b:y was made with other settings or weights"):
+        retrieving.evaluate(tmp_path / "run", other, "")
+    one = make(tmp_path / "one.h5", streams=("a:x",))
+    with pytest.raises(PipelineError, match="unknown stream 'b:y'"):
+        retrieving.evaluate(tmp_path / "run", one, "")
+
+
+def test_a_file_that_changed_is_noticed_when_a_run_goes_on(file: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.h5"
+    own.write_bytes(file.read_bytes())
+    runs.start(run_of(own, steps=2), tmp_path / "run")
+    make(own, seed=5, streams=("a:x", "b:y"))
+    with pytest.raises(PipelineError, match="own.h5 has changed since the run began: rows a:x, rows b:y; train anew"):
+        runs.resume(tmp_path / "run")
+
+
+def test_captions_that_cannot_be_encoded(file: Path, tmp_path: Path) -> None:
+    from transformers import ViTConfig, ViTModel
+
+    from tests.unit.clips import save
+
+    save(tmp_path / "vit")
+    ViTModel(ViTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(tmp_path / "vit")
+    corpus = data.load(Features.open(file), "s/train")
+    with pytest.raises(PipelineError, match="vit: it encodes no text"):
+        text.load(str(tmp_path / "vit"), corpus)
+    for name, bad in (("odd.pt", {"weights": 1}), ("list.pt", [1])):
+        torch.save(bad, tmp_path / name)
+        with pytest.raises(MissingWeights, match="is no checkpoint of this program"):
+            checkpoint.load(tmp_path / name)
+    (tmp_path / "text.pt").write_text("#!/bin/sh")
+    with pytest.raises(MissingWeights, match="text.pt is no checkpoint of this program"):
+        checkpoint.load(tmp_path / "text.pt")

@@ -72,9 +72,15 @@ def test_trained_evaluated_compared(file: Path, tmp_path: Path, inside: Inside) 
     assert "chance R@1 is 16.7" in out
     inside("--features", file, *TINY, "--steps", 40, "--out", runs[1], "--parts", "L1,L2")
     out, _ = inside("evaluate", "--checkpoint", runs[0], "--json")
-    assert json.loads(out) == json.loads((runs[0] / "results.json").read_text())
+    found = json.loads(out)
+    assert found.pop("checkpoint") == str(runs[0])
+    assert found == json.loads((runs[0] / "results.json").read_text())
     out, _ = inside("evaluate", "--checkpoint", runs[0], "--part", "s/train", "--rerank", 3, "--json")
-    assert json.loads(out)["part"] == "s/train"
+    found = json.loads(out)
+    assert (found["part"], found["rerank"]) == ("s/train", 3)
+    assert list(found["scores"]) == ["early", "token", "later, best 3", "fused, best 3"]
+    out, _ = inside("evaluate", "--checkpoint", runs[0], "--weights", "early=1,token=0.1", "--json")
+    assert list(json.loads(out)["scores"]) == ["early", "token", "later", "fused", "chosen"]
     out, _ = inside("compare", *runs)
     assert f"2  {runs[1]}  parts L1, L2" in out.replace("\n", " ")
     differs = json.loads(inside("compare", *runs, "--json")[0])[1]["differs"]
@@ -115,7 +121,7 @@ def test_wrong_inputs(file: Path, tmp_path: Path, inside: Inside) -> None:
         (["--features", file, "--method", "tac"], "unknown method 'tac'; there are: "),
         (["--features", file, "--preset", "tac"], "unknown preset 'tac'; there are: "),
         (["--features", file, "--batch", "0"], "--batch 0: expected 1 or more"),
-        (["--features", file, "--text-encoder", str(tmp_path)], f"no text encoder {tmp_path}: neither a folder"),
+        (["--features", file, "--text-encoder", str(tmp_path)], f"--text-encoder {tmp_path}: the folder holds no"),
         (["resume", tmp_path], "is no run: it has no settings.json"),
         (["compare", tmp_path], "settings.json is not there"),
     ):

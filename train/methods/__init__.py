@@ -2,7 +2,8 @@
 
 A file offers `Model(settings, data, in_dim, text)` (a module), `losses(model, batch, settings, generator)` (parts by
 name; `loss` is what is minimised) and `scores(model, corpus, pieces, settings)` (score matrices (texts, videos) by
-level; the last one is the method's own). Its settings, which are its flags, are in `train/settings.py`: they must not
+level; the last one is the method's own), and `scales(model, settings)`, what cosines are multiplied by in each level
+that is one. Its settings, which are its flags, are in `train/settings.py`: they must not
 load torch.
 """
 

@@ -81,6 +81,11 @@ def losses(model: Model, batch: Batch, settings: Locvtp, generator: torch.Genera
     return {"loss": total, **found}
 
 
+def scales(model: Model, settings: Locvtp) -> dict[str, float]:  # noqa: ARG001
+    """Return what cosines are multiplied by in the levels of score that are cosines."""
+    return {"coarse": 1 / settings.tau}
+
+
 @torch.inference_mode()
 def scores(model: Model, corpus: Corpus, pieces: Pieces, settings: Locvtp, rerank: int = 0) -> dict[str, Tensor]:  # noqa: ARG001
     """Return the score matrix (captions, clips): cosines of average clips and average words, over tau."""

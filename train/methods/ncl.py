@@ -15,7 +15,7 @@ from train.batches import Batch, all_clips, all_texts
 from train.config import Data
 from train.data import Corpus
 from train.encoders import Layers, scale_of
-from train.losses import mean_tokens, nce, wide
+from train.losses import mean_tokens, nce, product, wide
 from train.normalisation import error, ncl
 from train.processes import gathered
 from train.settings import Ncl
@@ -52,14 +52,19 @@ class Model(nn.Module):
 def losses(model: Model, batch: Batch, settings: Ncl, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG001
     """Return the loss (eq. 4), with biases or without, and how far the batch is from even retrieval (eq. 5)."""
     texts, videos = model.texts(batch.text), model.videos(batch.video, batch.video_mask[batch.own])
-    scores = gathered(texts) @ gathered(videos).T * scale_of(model.scale)
+    scores = product(gathered(texts), gathered(videos).T) * scale_of(model.scale)
     own = torch.arange(len(scores), device=scores.device)
     if settings.normalise_training:
         loss = ncl(scores, own, settings.iterations, settings.detach)
     else:
         loss = nce(scores, own).mean() + nce(scores.T, own).mean()
-    uneven = torch.tensor(error(scores.detach())[0])
+    uneven = torch.tensor(error(scores.detach())[0], device=scores.device)
     return {"loss": loss, "error": uneven}
+
+
+def scales(model: Model, settings: Ncl) -> dict[str, float]:  # noqa: ARG001
+    """Return what cosines are multiplied by in the levels of score that are cosines."""
+    return {"similarity": float(scale_of(model.scale.detach()))}
 
 
 @torch.inference_mode()

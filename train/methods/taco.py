@@ -27,6 +27,7 @@ from train.losses import (
     hardest,
     mean_tokens,
     nce,
+    product,
     token_nce,
     unique_pairs,
     wide,
@@ -95,10 +96,10 @@ def losses(model: Model, batch: Batch, settings: Taco, generator: torch.Generato
     s, own = settings, batch.own
     video, text = _gathered(model, batch)
     my_video, my_text = video.of(own), text.of(own)
-    words = _Words.of(batch.texts.weights[own], my_text.tokens)
     # Rows for this process's captions, columns for its clips: both are the whole matrix where it is alone.
     rows = _scaled(model, s, my_text.whole, video.whole)
     columns = rows if len(own) == len(video.whole) else _scaled(model, s, text.whole, my_video.whole)
+    words = _Words.of(batch.texts.weights[own] * ("L2" in s.parts), my_text.tokens)
     found_words = _scaled_words(model, s, words.tokens, video)
     found: dict[str, Tensor] = {}
     if "L1" in s.parts:
@@ -108,8 +109,11 @@ def losses(model: Model, batch: Batch, settings: Taco, generator: torch.Generato
         evened = found_words + biases(found_words, s.iterations, s.detach)[1] if "L2" in s.normalise else found_words
         found["L2"] = token_nce(evened, own[words.owner], words.weights, len(own))
     if "L3" in s.parts:
-        early = cascade_scores(rows.detach(), found_words.detach(), words.owner, words.weights, s.aggregate)
-        across = early if columns is rows else _early_columns(model, s, batch, (text, my_video), columns)
+        sentence = "L1" in s.parts  # the cascade picks by what is trained
+        early = cascade_scores(rows.detach() * sentence, found_words.detach(), words.owner, words.weights, s.aggregate)
+        across = early
+        if columns is not rows:
+            across = _early_columns(model, s, batch, (text, my_video), columns * sentence)
         found["L3"] = _fused(model, s, text, video, _picks((early, across), own, s, generator), own)
     total = sum(part * (s.token_weight if name == "L2" else 1.0) for name, part in found.items())
     return {"loss": torch.as_tensor(total), **found}
@@ -142,8 +146,8 @@ def _both(s: Taco, to_video: Tensor, to_text: Tensor) -> Tensor:
 def _scaled(model: Model, s: Taco, text: Tensor, video: Tensor) -> Tensor:
     """Return the sentence scores (texts, videos) of eq. 3, over tau."""
     if model.scale is None:
-        return wide(text) @ wide(video).T / s.tau
-    cosines = nn.functional.normalize(wide(text), dim=1) @ nn.functional.normalize(wide(video), dim=1).T
+        return product(text, video.T) / s.tau
+    cosines = product(nn.functional.normalize(wide(text), dim=1), nn.functional.normalize(wide(video), dim=1).T)
     return cosines * scale_of(model.scale)
 
 
@@ -151,7 +155,7 @@ def _scaled_words(model: Model, s: Taco, words: Tensor, video: _Encoded) -> Tens
     """Return the word scores (words, videos) of eq. 4, over tau."""
     if model.scale is None:
         return word_scores(words, video.tokens, video.mask) / s.tau
-    normal = nn.functional.normalize(words, dim=1), nn.functional.normalize(video.tokens, dim=2)
+    normal = nn.functional.normalize(wide(words), dim=1), nn.functional.normalize(wide(video.tokens), dim=2)
     return word_scores(*normal, video.mask) * scale_of(model.scale)
 
 
@@ -171,15 +175,18 @@ def _biased(
 def _early_columns(model: Model, s: Taco, batch: Batch, both: tuple[_Encoded, _Encoded], columns: Tensor) -> Tensor:
     """Return the cascade's scores (all captions, this process's clips)."""
     text, video = both
-    words = _Words.of(batch.texts.weights, text.tokens)
+    words = _Words.of(batch.texts.weights * ("L2" in s.parts), text.tokens)
     found = _scaled_words(model, s, words.tokens, video)
     return cascade_scores(columns, found, words.owner, words.weights, s.aggregate)
 
 
 def _picks(early: tuple[Tensor, Tensor], own: Tensor, s: Taco, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return the videos that each text, and the texts that each video is fused with; its own one first."""
+    """Return the videos that each text, and the texts that each video is fused with; its own one first.
+
+    L3 by itself has no scores to pick hard ones by: those of a model that nobody trains would pick the same few always.
+    """
     texts, videos = early[0], early[1].T
-    if s.cascade == "random":
+    if s.cascade == "random" or (s.cascade == "hard" and s.parts == ("L3",)):
         return at_random(texts, own, s.negatives, generator), at_random(videos, own, s.negatives, generator)
     k = texts.shape[1] if s.cascade == "all" else s.negatives
     return hardest(texts, own, k), hardest(videos, own, k)
@@ -219,6 +226,11 @@ def _logits(model: Model, text: _Encoded, video: _Encoded, pairs: Tensor, chunk:
     return torch.cat(parts)
 
 
+def scales(model: Model, settings: Taco) -> dict[str, float]:  # noqa: ARG001
+    """Return what cosines are multiplied by in the levels of score that are cosines."""
+    return {} if model.scale is None else dict.fromkeys(("early", "token"), float(scale_of(model.scale.detach())))
+
+
 @torch.inference_mode()
 def scores(
     model: Model, corpus: Corpus, pieces: Pieces, settings: Taco, rerank: int = 0, batch: int = 256
@@ -227,8 +239,8 @@ def scores(
 
     Levels that were not trained are left out.
 
-    `rerank`: only the best M clips of each caption by the first two are fused; the others' later score is the lowest
-    there is. 0 fuses all pairs.
+    `rerank`: only the best M clips of each caption, and captions of each clip, by the first two are fused; the others
+    come behind them in the order of the first two, and the levels are called so. 0 fuses all pairs.
     """
     model.eval()
     s = settings
@@ -240,7 +252,7 @@ def scores(
     fused = sum((weight * found[name] for name, weight in trained.items()), torch.zeros(()))
     if "L3" in s.parts:
         before = fused if trained else torch.cat([row["early"] for row in rows])  # whatever it says: all are fused
-        found["later"] = _later(model, (corpus, pieces, videos), before, rerank)
+        found["later"] = _later(model, pieces, videos, before, rerank)
         fused = fused + found["later"]
     return {**found, "fused": fused}
 
@@ -268,17 +280,23 @@ def _score_rows(model: Model, s: Taco, sentences: Sentences, videos: _Encoded) -
     return {"early": _scaled(model, s, whole, videos.whole), "token": token}
 
 
-def _later(
-    model: Model, what: tuple[Corpus, Pieces, _Encoded], before: Tensor, rerank: int, chunk: int = 2048
-) -> Tensor:
-    """Return the fusion's scores of all pairs, or of the best `rerank` clips of each caption."""
-    corpus, pieces, videos = what
-    most = min(rerank or len(corpus.clips), len(corpus.clips))
-    out = torch.full_like(before, torch.nan)
+def _later(model: Model, pieces: Pieces, videos: _Encoded, before: Tensor, rerank: int, chunk: int = 2048) -> Tensor:
+    """Return the fusion's scores of all pairs; or of each caption's and each clip's best `rerank`, others far below."""
+    chosen = torch.ones_like(before, dtype=torch.bool)
+    if rerank:
+        chosen = _best(before, rerank) | _best(before.T, rerank).T
+    out = before.new_full(before.shape, -torch.inf, dtype=torch.float32)
     for some, sentences in all_texts(pieces, 64):
         tokens = model.text(sentences)
         text = _Encoded(tokens, sentences.mask, tokens[:, 0])
-        picks = before[some].topk(most, dim=1).indices
-        pairs = torch.stack([torch.arange(len(some), device=some.device).repeat_interleave(most), picks.flatten()], 1)
-        out[some[:, None], picks] = _logits(model, text, videos, pairs, chunk).view(picks.shape).float()
-    return out.nan_to_num(nan=float(out.nan_to_num(nan=torch.inf).min())) if most < len(corpus.clips) else out
+        pairs = chosen[some].nonzero()
+        out[some[pairs[:, 0]], pairs[:, 1]] = _logits(model, text, videos, pairs, chunk).float()
+    # Behind all that were fused, in the order of the scores before; a pair that is no number stays so, and is told of.
+    lowest, (least, most) = out[chosen].min(), before.aminmax()
+    return torch.where(chosen, out, lowest - 1 - (most - before) / (most - least).clamp(min=1e-9))
+
+
+def _best(scores: Tensor, count: int) -> Tensor:
+    """Return where each row's highest scores are."""
+    best = scores.topk(min(count, scores.shape[1]), dim=1).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, best, True)

@@ -11,30 +11,34 @@ from rich.table import Table
 from torch import Tensor
 
 from train.data import Corpus
-from train.evening import USE_TEST_QUERIES, Evened
+from train.evening import Evened
 from train.metrics import Retrieval, text_to_video, video_to_text
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@50", "MdR", "MnR", "gallery")
 
 
 def evaluate(
-    scores: dict[str, Tensor], corpus: Corpus, how: str = "none", evened: dict[str, Evened] | None = None
+    scores: dict[str, Tensor],
+    corpus: Corpus,
+    how: str = "none",
+    evened: dict[str, Evened] | None = None,
+    oracle: bool = False,
 ) -> dict[str, Any]:
     """Return the results of each level of score (captions, clips), in both directions; chance beside them.
 
     `evened`: the same levels evened out at test time, as `how` says; they come beside the plain ones, and say whether
-    they used test queries.
+    they used test queries (`oracle`).
 
     Captions whose clip has no features are misses; with several captions a clip both conventions of video-to-text are
     given, as their numbers cannot be compared.
     """
     several = len(corpus.texts) > len(corpus.clips)
-    found: dict[str, Any] = {"dataset": corpus.dataset, "part": corpus.part, "chance": 1 / len(corpus.clips)}
+    among = len(corpus.texts) / (len(corpus.texts) + corpus.lacking_captions)  # the others are misses
+    found: dict[str, Any] = {"dataset": corpus.dataset, "part": corpus.part, "chance": among / len(corpus.clips)}
     found["scores"] = {
         level: [one.as_dict() for one in _both(matrix, corpus, several)] for level, matrix in scores.items()
     }
     for level, one in (evened or {}).items():
-        oracle = how in USE_TEST_QUERIES
         lines = _both(one.to_video, corpus, several, one.to_text, oracle)
         found["scores"][f"{level} + {how}"] = [line.as_dict() for line in lines]
         found.setdefault("errors", {})[level] = one.errors
