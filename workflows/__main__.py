@@ -39,7 +39,13 @@ def _finished(job: Job) -> bool:
     return bool(made) and all(path.exists() for path in made)
 
 
+NOTE = "command.txt"
+"""In a run's folder: the command that made it."""
+
+
 def _run(command: Command, dry: bool) -> int:
+    if not dry and "--force" not in command.words:
+        _check_command(command)
     if command.makes is not None and command.makes.exists():
         return 0
     if command.makes is not None and command.folder is not None and (command.folder / "settings.json").exists():
@@ -47,11 +53,26 @@ def _run(command: Command, dry: bool) -> int:
     print(f"\n$ {shlex.join(command.words)}", flush=True)
     if dry:
         return 0
+    _note(command)
     code = subprocess.run([sys.executable, "-m", *command.program], check=False).returncode
     if code == 1 and command.words[:3] == ("pipeline", "run", "extract"):
         print("some videos failed, as is listed; they count as misses", file=sys.stderr)
         return 0
     return code
+
+
+def _check_command(command: Command) -> None:
+    """Raise BadSetting where a run's folder was made by another command: its results would be taken for this one's."""
+    noted = command.folder and command.folder / NOTE
+    if noted and noted.exists() and noted.read_text(encoding="utf-8") != shlex.join(command.words):
+        raise BadSetting(f"{command.folder} was made by another command, which {noted} tells; delete the folder")
+
+
+def _note(command: Command) -> None:
+    """Keep the command that a run's folder is made by."""
+    if command.folder is not None and command.words[:2] != ("train", "resume"):
+        command.folder.mkdir(parents=True, exist_ok=True)
+        (command.folder / NOTE).write_text(shlex.join(command.words), encoding="utf-8")
 
 
 def _list() -> int:

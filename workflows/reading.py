@@ -67,6 +67,9 @@ def load(path: Path) -> Recipe:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         _check_keys("", found, RECIPE, ("about", "steps"))
+        for name in ("steps", "rows"):
+            if odd := [one for one in found.get(name, ()) if not isinstance(one, dict)]:
+                raise BadSetting(f"{name}: {odd[0]!r} is no table; write [[{name}]]")
         recipe = Recipe(
             path.stem, found["about"], found.get("source", ""), tuple(found.get("columns", ())), found.get("seeds", 1),
             tuple(_step(step) for step in found["steps"]), tuple(_row(row, found) for row in found.get("rows", ())),

@@ -192,6 +192,14 @@ def test_finished_runs_are_passed_over_and_those_that_were_begun_are_resumed(rec
     ]
 
 
+def test_a_run_of_another_command_is_not_taken_for_a_recipe_s(recipe, ran):
+    assert program.run(recipe(), 1, start="train") == 0
+    assert (Path("runs/mine/L1-alone-0/command.txt")).read_text().startswith("train --features toy.h5 --parts L1 ")
+    assert program.run(recipe(), 1, start="train") == 0
+    with pytest.raises(BadSetting, match="runs/mine/L1-alone-0 was made by another command"):
+        program.run(recipe(WHOLE.replace("--parts L1", "--parts L2")), 1, start="train")
+
+
 def test_force_and_steps_without_a_file_always_run_and_a_joined_file_is_not_joined_again(tmp_path):
     (tmp_path / "both.h5").touch()
     words = ("pipeline", "join", "a.h5", "b.h5", "--out", str(tmp_path / "both.h5"))
