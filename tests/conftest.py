@@ -6,9 +6,14 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+SHAPES = (
+    "candidates", "correspondence", "linear", "losses", "metrics", "moments", "normalisation", "probes", "segments",
+    "steps", "windows",
+)  # fmt: skip
+"""Modules of functions on tensors."""
 # Shapes in signatures are checked here, and only here; before the modules are imported.
 install_import_hook(
-    ["extractors.networks", "train.losses", "train.correspondence", "train.normalisation", "train.metrics"],
+    ["extractors.networks", *(f"train.{name}" for name in SHAPES)],
     "beartype.beartype",
 )
 

@@ -114,9 +114,16 @@ def all_texts(pieces: Pieces, size: int = 256) -> Iterator[tuple[Tensor, Sentenc
         yield some, pieces.batch(some)
 
 
-def make(corpus: Corpus, pieces: Pieces, captions: Tensor, data: Data, step: tuple[int, int] = (0, 1)) -> Batch:
+def make(
+    corpus: Corpus,
+    pieces: Pieces,
+    captions: Tensor,
+    data: Data,
+    step: tuple[int, int] = (0, 1),
+    share: slice | None = None,
+) -> Batch:
     """Return the batch of these captions, on the corpus's device: rows and token features of this process's share."""
-    share, captions = processes.share(len(captions)), captions.to(corpus.device)
+    share, captions = share or processes.share(len(captions)), captions.to(corpus.device)
     clips = corpus.clip[captions]
     total = lengths(corpus)[clips].clamp(max=data.max_video_tokens)
     longest = int(total.max())

@@ -36,6 +36,14 @@ def best(path: Path) -> Path:
     return found
 
 
+def folder_of(path: Path) -> Path:
+    """Return the folder of the run that a checkpoint is of, or the folder itself. Raises MissingWeights."""
+    if path.is_dir():
+        return path
+    check_there(path)
+    return path.parent
+
+
 def check_there(path: Path) -> None:
     """Raise MissingWeights where there is no such file."""
     if not path.exists():

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from pipeline.errors import BadSetting, PipelineError, unknown
 from train.config import Data, Fit, Run, check, device_of, located, parts_of, read
 from train.presets import expanded
-from train.settings import METHODS, Locvtp, Ncl, Taco
+from train.settings import TASKS, Locvtp, Ncl, Spans, Taco, Tan2d
 
 app = App(
     name="train",
@@ -23,6 +24,7 @@ app = App(
 )
 
 FIT, TACO, LOCVTP, NCL = Fit(), Taco(), Locvtp(), Ncl()
+TAN2D, SPANS = Tan2d(), Spans()
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
@@ -54,19 +56,55 @@ def _train(  # noqa: PLR0913 - flags
         Begin again where a run is there.
 
     """
+    settings = {"taco": taco, "locvtp": locvtp, "ncl": ncl}
+    return _begin(Run(data, fit, method, settings.get(method), ("", "", "")), settings, out, force, json_)
+
+
+@app.command(name="ground")
+def _ground(  # noqa: PLR0913 - flags
+    data: Annotated[Data, Parameter(name="*"), Group("Data")],
+    fit: Annotated[Fit, Parameter(name="*")] = FIT,
+    tan2d: Annotated[Tan2d, Parameter(name="*", group="2D-TAN")] = TAN2D,
+    spans: Annotated[Spans, Parameter(name="spans", group="Spans")] = SPANS,
+    *,
+    method: str = "tan2d",
+    preset: str = "",  # noqa: ARG001 - `expanded` has put its flags in its place
+    out: Path = Path("runs/ground"),
+    force: bool = False,
+    json_: Json = False,
+) -> int:
+    """Train to find the moment of a video that a sentence tells of, on the captions of a split and their spans.
+
+    Parameters
+    ----------
+    method
+        tan2d or spans. Without a preset both take 2D-TAN's settings for ActivityNet Captions.
+    preset
+        Settings for a data set: `train list` names them. Flags beside it win.
+    out
+        Folder of the run: settings, checkpoints, metrics.jsonl, curves.svg, results.json.
+    force
+        Begin again where a run is there.
+
+    """
+    settings = {"tan2d": tan2d, "spans": spans}
+    run = Run(data, fit, method, settings.get(method), ("", "", ""), "grounding")
+    return _begin(run, settings, out, force, json_)
+
+
+def _begin(run: Run, settings: dict[str, Any], out: Path, force: bool, json_: bool) -> int:
+    """Choose the parts of the split, check all settings, train, and print the results."""
     from pipeline.store import Features
 
-    settings = {"taco": taco, "locvtp": locvtp, "ncl": ncl}
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    with Features.open(data.features) as features:
+    if run.method not in settings:
+        raise unknown("method", run.method, settings)
+    with Features.open(run.data.features) as features:
         there, weighed = features.parts_of_splits(), features.weighed_over()
-    parts = parts_of(data.split, there, weighed.split("/")[0])
-    run = located(Run(data, fit, method, settings[method], parts))
+    run = located(replace(run, parts=parts_of(run.data, there, weighed.split("/")[0])))
     check(run, settings)
     from train import processes, runs
 
-    with processes.together(device_of(fit.device)):
+    with processes.together(device_of(run.fit.device)):
         return _print(runs.start(run, out, force), json_)
 
 
@@ -101,7 +139,9 @@ def _evaluate(  # noqa: PLR0913 - flags
     out: Path | None = None,
     json_: Json = False,
 ) -> int:
-    """Evaluate retrieval with a checkpoint, on its own feature file or on another one (zero-shot).
+    """Evaluate a checkpoint for what it was trained for, on its own feature file or on another one (zero-shot).
+
+    Flags from `rerank` to `weights` are for retrieval.
 
     Parameters
     ----------
@@ -129,13 +169,17 @@ def _evaluate(  # noqa: PLR0913 - flags
         Also write the results to this JSON file.
 
     """
-    from train import retrieving
+    from train import grounding, retrieving
+    from train.checkpoint import folder_of
 
     for name, value, least in (("bank", bank, 1), ("iterations", iterations, 1), ("rerank", rerank, 0)):
         if value < least:
             raise BadSetting(f"--{name} {value}: expected {least} or more")
-    evening = retrieving.Evening(normalise, bank, iterations, beta)
-    results = retrieving.evaluate(checkpoint, features, part, rerank, evening, retrieving.weights_of(weights))
+    if read(folder_of(checkpoint)).task == "grounding":
+        results = grounding.evaluate(checkpoint, features, part)
+    else:
+        evening = retrieving.Evening(normalise, bank, iterations, beta)
+        results = retrieving.evaluate(checkpoint, features, part, rerank, evening, retrieving.weights_of(weights))
     if out:
         _write(out, results)
     return _print(results, json_)
@@ -162,7 +206,8 @@ def _list() -> int:
     table.add_column("flags")
     for name, flags in PRESETS.items():
         table.add_row(name, " ".join(f"{flag} {value}".strip() for flag, value in flags.items()))
-    print(f"methods: {', '.join(METHODS)}")
+    for task, methods in TASKS.items():
+        print(f"{task}: {', '.join(methods)}")
     Console().print(table)
     return 0
 
@@ -185,12 +230,13 @@ def _compare(runs: Annotated[list[Path], Parameter(required=True)], /, *, json_:
 
 
 def _print(results: dict[str, object], as_json: bool) -> int:
-    from train import processes
+    from train import grounding, processes
     from train.tasks import retrieval
 
     if processes.rank():  # the first one speaks for all
         return 0
-    print(json.dumps(results, indent=2)) if as_json else retrieval.show(results)
+    show = {"retrieval": retrieval.show, "grounding": grounding.show}[str(results["task"])]
+    print(json.dumps(results, indent=2)) if as_json else show(results)
     return 0
 
 

@@ -32,6 +32,10 @@ class Data:
     split: str = ""
     """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); `all` for both on all clips, which
     shows that training can fit. Default: the one over which words were weighed, else the only one there is."""
+    val: str = ""
+    """Part to choose the best step by, as PART or SPLIT/PART; default: the split's `val`, if it has a `test` too."""
+    test: str = ""
+    """Part to report on; default: the split's `test`, else its `val`."""
     text_encoder: str = "bert-base-uncased"
     """Folder or name of a transformers encoder; `minilm` (installed with the demo); `tiny`, made from scratch; `lstm`,
     word vectors and an LSTM, for grounding."""
@@ -206,8 +210,9 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def parts_of(split: str, there: list[str], default: str = "") -> tuple[str, str, str]:
+def parts_of(data: Data, there: list[str], default: str = "") -> tuple[str, str, str]:
     """Return the parts to train on, to select by and to report on. Raises BadSetting where none can be chosen."""
+    split = data.split
     if split == "all":
         return "all", "", "all"
     splits = sorted({part.split("/")[0] for part in there if part.endswith("/train")})
@@ -216,5 +221,14 @@ def parts_of(split: str, there: list[str], default: str = "") -> tuple[str, str,
         raise BadSetting(
             f"--split {split or 'is needed'}: the file has {', '.join(splits) or 'no split with a train part'}"
         )
-    val, test = (f"{chosen}/{name}" if f"{chosen}/{name}" in there else "" for name in ("val", "test"))
+    usual = {name: f"{chosen}/{name}" if f"{chosen}/{name}" in there else "" for name in ("val", "test")}
+    named = {
+        name: part if "/" in part or not part else f"{chosen}/{part}"
+        for name, part in vars(data).items()
+        if name in usual
+    }
+    for name, part in named.items():
+        if part and part not in there:
+            raise BadSetting(f"--{name} {part}: the file has {', '.join(there)}")
+    val, test = (named[name] or usual[name] for name in ("val", "test"))
     return f"{chosen}/train", val if test else "", test or val

@@ -15,7 +15,7 @@ from torch import nn
 from pipeline.errors import MissingWeights
 from pipeline.store import Features
 from train import data, methods, processes, text
-from train.config import Run, device_of
+from train.config import Run, device_of, parts_of
 from train.data import Corpus
 from train.scratch import MADE
 from train.settings import WEIGH_WORDS
@@ -33,10 +33,19 @@ class Loaded:
     pieces: Pieces
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a split that a run is about."""
+
+    train: Loaded
+    val: Loaded | None
+    test: Loaded | None
+
+
 def corpus_of(run: Run, features: Features, part: str) -> Corpus:
     """Return a part of a split, with the weights of words where the method uses them."""
     most = {"yes": math.inf, "no": 0.0, "auto": _room(device_for(run))}[run.data.resident]
-    return data.load(features, part, run.data.streams, run.method in WEIGH_WORDS, most)
+    return data.load(features, part, run.data.streams, run.method in WEIGH_WORDS, most, run.task == "grounding")
 
 
 def device_for(run: Run) -> torch.device:
@@ -85,4 +94,13 @@ def on_device(run: Run, corpus: Corpus, words: Text, device: torch.device) -> Lo
 
 def made_from(run: Run) -> dict[str, Any]:
     """Return what results say of where they come from."""
-    return {"features": str(run.data.features), "seen": run.seen, "method": run.method}
+    return {"task": run.task, "method": run.method, "features": str(run.data.features), "seen": run.seen}
+
+
+def part_to_test(run: Run, opened: Features) -> str:
+    """Return the part to evaluate on where none is named: the run's, else that of the only split there is."""
+    there = opened.parts_of_splits()
+    if run.parts[2] in (*there, "all"):
+        return run.parts[2]
+    anew = replace(run.data, split="", val="", test="")
+    return parts_of(anew, there, opened.weighed_over().split("/")[0])[2]

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from pipeline.errors import BadSetting
 from pipeline.store import Features
 from train import checkpoint, data, loop, methods, weighting
-from train.config import Run, parts_of, read, read_json
+from train.config import Run, read, read_json
 from train.data import Corpus
 from train.evening import NEED_BANK, USE_TEST_QUERIES, Evened, How, even
-from train.loading import Loaded, corpus_of, device_for, made_from, model_of, on_device, words_of
+from train.loading import Loaded, Parts, corpus_of, device_for, made_from, model_of, on_device, part_to_test, words_of
 from train.seen import check_streams
 from train.tasks import retrieval
 
@@ -25,9 +25,10 @@ def selection(run: Run, model: nn.Module, val: Loaded) -> float:
     return retrieval.selection(_scores(run, model, val, run.fit.rerank), val.corpus)
 
 
-def results(run: Run, model: nn.Module, val: Loaded | None, test: Loaded | None) -> dict[str, Any]:
+def results(run: Run, model: nn.Module, parts: Parts) -> dict[str, Any]:
     """Return the results on the test part, and the weights of the levels that the validation part chooses."""
     rerank = run.fit.rerank
+    val, test = parts.val, parts.test
     chosen = weighting.choose(_scores(run, model, val, rerank), val.corpus) if val else {}
     found: dict[str, Any] = {"weights": chosen, "rerank": rerank}
     if test is not None:
@@ -67,9 +68,7 @@ def evaluate(
     """
     if rerank and evening.how != "none":
         raise BadSetting("--rerank leaves out scores that --normalise needs; give one of them")
-    folder = path if path.is_dir() else path.parent
-    if not path.is_dir():
-        checkpoint.check_there(path)
+    folder = checkpoint.folder_of(path)
     trained = read(folder)
     found = checkpoint.load(checkpoint.best(path))
     if rerank and (trained.method != "taco" or "L3" not in trained.method_settings.parts):
@@ -78,7 +77,7 @@ def evaluate(
     device = device_for(run)
     with Features.open(run.data.features) as opened:
         check_streams(trained.seen, opened, run.data.streams)
-        corpus = corpus_of(run, opened, part or _test_part(run, opened))
+        corpus = corpus_of(run, opened, part or part_to_test(run, opened))
         words = words_of(run, corpus, folder)
         model = model_of(run, corpus.dim, words).to(device)
         loop.load_weights(model, found["model"])
@@ -108,12 +107,6 @@ def weights_of(words: str) -> dict[str, float]:
         return {name: float(value) for name, value in (part.split("=") for part in words.split(",") if part)}
     except ValueError:
         raise BadSetting(f"--weights {words}: expected LEVEL=NUMBER, several separated by commas") from None
-
-
-def _test_part(run: Run, opened: Features) -> str:
-    """Return the part to evaluate on where none is named: the run's, else that of the only split there is."""
-    there = opened.parts_of_splits()
-    return run.parts[2] if run.parts[2] in (*there, "all") else parts_of("", there, opened.weighed_over())[2]
 
 
 def _named(scores: dict[str, Tensor], rerank: int) -> dict[str, Tensor]:

@@ -13,10 +13,10 @@ from torch import nn
 
 from pipeline.errors import BadFeatureFile, BadSetting
 from pipeline.store import Features
-from train import checkpoint, curves, data, loop, processes, retrieving, seen
+from train import checkpoint, curves, data, grounding, loop, processes, retrieving, seen
 from train.config import Run, read
 from train.data import Corpus
-from train.loading import Loaded, corpus_of, device_for, made_from, model_of, on_device, words_of
+from train.loading import Loaded, Parts, corpus_of, device_for, made_from, model_of, on_device, words_of
 from train.scratch import MADE
 from train.settings import WEIGH_WORDS
 from train.text import Text
@@ -28,7 +28,7 @@ FILES = ("last.pt", "best.pt", "metrics.jsonl", "results.json", "curves.svg", "t
 """What a run leaves in its folder."""
 
 
-JUDGES = {"retrieval": retrieving}
+JUDGES: dict[str, Any] = {"retrieval": retrieving, "grounding": grounding}
 """How the steps of a run are compared and its results found, by task."""
 
 
@@ -116,11 +116,8 @@ def _train(
     if (folder / "best.pt").exists():
         loop.load_weights(state.evaluated, checkpoint.load(folder / "best.pt", device)["model"])
     test = on_device(run, corpus_of(run, features, run.parts[2]), words, device) if run.parts[2] else None
-    results = {
-        **made_from(run),
-        "step": state.best_step or state.step,
-        **JUDGES[run.task].results(run, state.evaluated, val, test),
-    }
+    judged = JUDGES[run.task].results(run, state.evaluated, Parts(train, val, test))
+    results = {**made_from(run), "step": state.best_step or state.step, **judged}
     if processes.rank() == 0:
         curves.draw(folder)
         (folder / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")

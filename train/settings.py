@@ -106,9 +106,52 @@ class Ncl:
     """In the sequence transformer."""
 
 
-METHODS: dict[str, type[Any]] = {"taco": Taco, "locvtp": Locvtp, "ncl": Ncl}
+@dataclass(frozen=True, kw_only=True)
+class Tan2d:
+    """2D-TAN (Zhang et al., AAAI 2020); the defaults are the original's for ActivityNet Captions."""
+
+    clips: int = 64
+    """N: clips that a video is averaged to; the map is N x N. 16, 64 and 128 are the original's."""
+    map: Literal["pool", "conv"] = "pool"
+    """A candidate's features: the maximum over its clips, or stacked convolutions."""
+    kernel: int = 9
+    """Of the convolutions over the map; odd."""
+    layers: int = 4
+    """Convolutions over the map."""
+    hidden: int = 512
+    """Numbers of a candidate."""
+    start: Literal["even", "conv2d"] = "even"
+    """Weights over the map begin the same for all neighbours, which keeps the scale of values; or as in the original
+    code, where gradients are at first too small for Adam in the first layers."""
+    t_min: float = 0.5
+    """Overlap with the truth up to which a candidate's target is 0."""
+    t_max: float = 1.0
+    """Overlap from which it is 1."""
+    nms: float = 0.5
+    """Overlap above which the worse of two moments is left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans:
+    """Grounding by a span of each video token, without candidates (`train/methods/spans.py`)."""
+
+    dim: int = 256
+    """Numbers of a token, 64 for each attention head."""
+    layers: int = 2
+    """Self-attention layers over words and video together."""
+    overlap_weight: float = 3.0
+    """lambda: the spans' overlap with the moment beside what tokens say of it."""
+    dropout: float = 0.1
+    """In attention and perceptrons."""
+    nms: float = 0.5
+    """Overlap above which the worse of two moments is left out."""
+
+
+METHODS: dict[str, type[Any]] = {"taco": Taco, "locvtp": Locvtp, "ncl": Ncl, "tan2d": Tan2d, "spans": Spans}
 """The settings of each method; `train/methods/NAME.py` is the method itself."""
-FLAGS = {"taco": "", "locvtp": "locvtp.", "ncl": "ncl."}
+TASKS = {"retrieval": ("taco", "locvtp", "ncl"), "grounding": ("tan2d", "spans")}
+"""The methods of each task."""
+FLAGS = {"taco": "", "locvtp": "locvtp.", "ncl": "ncl.", "tan2d": "", "spans": "spans."}
 """How the flags of a method begin."""
 WEIGH_WORDS = frozenset({"taco"})
 """Methods that need the idf weights of words; the others train on files without them."""

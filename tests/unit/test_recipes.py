@@ -294,7 +294,8 @@ def parsed(words: list[str]) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_flags_that_there_are(name):
-    parsed(["train", "--features", "f.h5", "--preset", name])
+    grounds = ["ground"] * name.startswith(("tan2d", "spans"))
+    parsed(["train", *grounds, "--features", "f.h5", "--preset", name])
 
 
 def test_a_preset_s_flags_give_way_to_those_that_are_given():

@@ -139,18 +139,27 @@ def test_files_that_cannot_be_trained_on(file: Path, tmp_path: Path, name: str, 
         data.load(Features.open(path), "s/train")
 
 
+def SPLIT(name: str, **parts: str) -> Data:  # noqa: N802
+    return Data(features=Path("f.h5"), split=name, **parts)
+
+
 def test_names_that_are_not_there(file: Path) -> None:
     with pytest.raises(UnknownName, match="unknown part of a split 's/val'; there are: all, s/test, s/train"):
         data.load(Features.open(file), "s/val")
     with pytest.raises(UnknownName, match="unknown stream 'c:z'; there are: a:x, b:y"):
         data.load(Features.open(file), "s/train", ["c:z"])
-    assert parts_of("", ["s/test", "s/train"]) == ("s/train", "", "s/test")
-    assert parts_of("s", ["s/test", "s/train", "s/val", "t/train"]) == ("s/train", "s/val", "s/test")
-    assert parts_of("", ["s/train", "t/train", "t/test"], "t") == ("t/train", "", "t/test")
+    assert parts_of(SPLIT(""), ["s/test", "s/train"]) == ("s/train", "", "s/test")
+    assert parts_of(SPLIT("s"), ["s/test", "s/train", "s/val", "t/train"]) == ("s/train", "s/val", "s/test")
+    named = SPLIT("s", val="val_1", test="t/val")
+    assert parts_of(named, ["s/train", "s/val_1", "t/val"]) == ("s/train", "s/val_1", "t/val")
+    assert parts_of(SPLIT("all"), ["s/train"]) == ("all", "", "all")
+    with pytest.raises(BadSetting, match="--test s/val_2: the file has s/train, s/test"):
+        parts_of(SPLIT("s", test="val_2"), ["s/train", "s/test"])
+    assert parts_of(SPLIT(""), ["s/train", "t/train", "t/test"], "t") == ("t/train", "", "t/test")
     with pytest.raises(BadSetting, match="--split is needed: the file has s, t"):
-        parts_of("", ["s/train", "t/train"])
+        parts_of(SPLIT(""), ["s/train", "t/train"])
     with pytest.raises(BadSetting, match="--split u: the file has s"):
-        parts_of("u", ["s/train"])
+        parts_of(SPLIT("u"), ["s/train"])
 
 
 def test_no_clip_has_rows(tmp_path: Path) -> None:
