@@ -67,7 +67,7 @@ class Layers(nn.Module):
 
     def __init__(self, dim: int, layers: int, most: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.positions = nn.Embedding(most, dim) if layers else None
+        self.positions = _small(nn.Embedding(most, dim)) if layers else None
         self.stack = Stack(dim, layers, dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -77,6 +77,12 @@ class Layers(nn.Module):
         if self.positions is not None:
             tokens = tokens + self.positions(packing.place % mask.shape[1])
         return packing.unpack(self.stack(tokens, packing))
+
+
+def _small(table: nn.Embedding) -> nn.Embedding:
+    """Begin as BERT's do: places and types are not to drown what stands there."""
+    nn.init.normal_(table.weight, std=0.02)
+    return table
 
 
 def pooled(tokens: Tensor, mask: Tensor, how: str) -> Tensor:
@@ -114,8 +120,8 @@ class Fusion(nn.Module):
     def __init__(self, dim: int, layers: int, most: tuple[int, int], dropout: float = 0.0) -> None:
         """`most`: text and video tokens at most."""
         super().__init__()
-        self.types = nn.Embedding(2, dim)
-        self.positions = nn.Embedding(sum(most), dim)
+        self.types = _small(nn.Embedding(2, dim))
+        self.positions = _small(nn.Embedding(sum(most), dim))
         self.most = most
         self.stack = Stack(dim, layers, dropout)
         self.read = nn.Linear(dim, 1)
