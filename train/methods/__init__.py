@@ -1,10 +1,10 @@
-"""The methods, one file for each paper: `train/methods/taco.py` is `--method taco`.
+"""The methods, one file for each: `train/methods/taco.py` is `--method taco`.
 
-A file offers `Model(settings, data, in_dim, text)` (a module), `losses(model, batch, settings, generator)` (parts by
-name; `loss` is what is minimised) and `scores(model, corpus, pieces, settings)` (score matrices (texts, videos) by
-level; the last one is the method's own), and `scales(model, settings)`, what cosines are multiplied by in each level
-that is one. Its settings, which are its flags, are in `train/settings.py`: they must not
-load torch.
+A file offers `Model(settings, data, in_dim, text)` (a module) and `losses(model, batch, settings, generator)` (parts by
+name; `loss` is what is minimised). For retrieval: `scores(model, corpus, pieces, settings, rerank)`, score matrices
+(texts, videos) by level, of which the last is the method's own, and `scales(model, settings)`, what cosines are
+multiplied by in each level that is one. For grounding: `predict(model, batch, settings)`, spans (k, M, 2) and their
+scores (k, M). Its settings, which are its flags, are in `train/settings.py`: they must not load torch.
 """
 
 from __future__ import annotations
