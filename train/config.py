@@ -182,6 +182,8 @@ def check(run: Run, others: dict[str, Any]) -> None:
     """Raise BadSetting for a number that cannot be, and for settings of `others`, which are not the run's method."""
     for settings, prefix in ((run.data, ""), (run.fit, ""), (run.method_settings, FLAGS[run.method])):
         ranges.check(settings, prefix)
+    if run.task == "retrieval" and run.data.text_encoder == "lstm":
+        raise BadSetting("--text-encoder lstm is for `train ground`: no first token of it stands for a caption")
     if run.data.hold_out and run.parts[1]:
         raise BadSetting(
             f"--hold-out {run.data.hold_out}: the split has validation clips, {run.parts[1]}; leave it out"

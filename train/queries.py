@@ -57,7 +57,8 @@ def whole_videos(features: Features, clips: Table, captions: Table, chosen: dict
     seconds = _seconds(features)
     video = clips["video"].astype(np.int64)[captions["clip"]]
     windows = _windows(features, clips, captions, chosen["captions"])
-    spans = windows / seconds[video[chosen["captions"]]][:, None, None]
+    own_seconds = seconds[video[chosen["captions"]]][:, None, None]
+    spans = np.where(np.isinf(windows), 1.0, windows / own_seconds)  # a clip without an end ends with its video
     clamped = (spans[:, :, 1] > 1 + 1e-9).any(1)
     spans = np.clip(spans, 0, 1)
     good = spans[:, :, 1] > spans[:, :, 0]

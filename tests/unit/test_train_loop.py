@@ -254,6 +254,9 @@ def test_numbers_and_names_that_cannot_be(file: Path) -> None:
     with pytest.raises(BadSetting, match="--locvtp.top-k is of --method locvtp, not of taco; leave it out"):
         config.check(run_of(file), {"taco": TINY, "locvtp": Locvtp(top_k=2), "ncl": Ncl()})
     config.check(run_of(file), {"taco": TINY, "locvtp": Locvtp(), "ncl": Ncl()})
+    lstm = replace(run_of(file), data=Data(features=file, text_encoder="lstm"))
+    with pytest.raises(BadSetting, match="--text-encoder lstm is for `train ground`"):
+        config.check(lstm, {})
     with pytest.raises(BadSetting, match="--device cuda:9: .* CUDA devices are there"):
         config.device_of("cuda:9")
     for name in ("gpu", "meta"):
