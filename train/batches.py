@@ -36,7 +36,7 @@ class Batch:
     video_mask: Tensor
     """(K, L)"""
     texts: Sentences
-    """Of all K captions, without token features."""
+    """Of all K captions; of other processes' without token features."""
     step: tuple[int, int] = (0, 1)
     """Steps before this one, and all steps."""
     spans: Tensor | None = None
@@ -125,13 +125,16 @@ def make(
     """Return the batch of these captions, on the corpus's device: rows and token features of this process's share."""
     share, captions = share or processes.share(len(captions)), captions.to(corpus.device)
     clips = corpus.clip[captions]
-    total = lengths(corpus)[clips].clamp(max=data.max_video_tokens)
+    total = lengths(corpus, clips).clamp(max=data.max_video_tokens)
     longest = int(total.max())
     mask = torch.arange(longest, device=total.device) < total[:, None]
     video, _ = video_tokens(corpus, clips[share], data.max_video_tokens, data.long, longest)
-    whole = replace(pieces, features=None).batch(captions)
     own = torch.arange(len(captions), device=captions.device)[share]
-    text = pieces.batch(captions[share], whole.ids.shape[1])
+    if len(own) == len(captions):
+        whole = text = pieces.batch(captions)
+    else:
+        whole = replace(pieces, features=None).batch(captions)
+        text = pieces.batch(captions[share], whole.ids.shape[1])
     spans = None if corpus.asked is None else corpus.asked.of(captions, step[0])
     return Batch(captions, own, video, text, mask, whole, step, spans)
 

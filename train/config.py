@@ -182,6 +182,7 @@ def check(run: Run, others: dict[str, Any]) -> None:
     """Raise BadSetting for a number that cannot be, and for settings of `others`, which are not the run's method."""
     for settings, prefix in ((run.data, ""), (run.fit, ""), (run.method_settings, FLAGS[run.method])):
         ranges.check(settings, prefix)
+    check_rerank(run, run.fit.rerank)
     if run.task == "retrieval" and run.data.text_encoder == "lstm":
         raise BadSetting("--text-encoder lstm is for `train ground`: no first token of it stands for a caption")
     if run.data.hold_out and run.parts[1]:
@@ -193,6 +194,15 @@ def check(run: Run, others: dict[str, Any]) -> None:
         if name != run.method and given:
             flag = f"--{FLAGS[name]}{given[0].replace('_', '-')}"
             raise BadSetting(f"{flag} is of --method {name}, not of {run.method}; leave it out")
+
+
+def check_rerank(run: Run, rerank: int) -> None:
+    """Raise BadSetting where only the best are to be fused, and nothing is fused or nothing says which are best."""
+    parts = run.method_settings.parts if run.method == "taco" else ()
+    if rerank and not ("L3" in parts and len(parts) > 1):
+        raise BadSetting(
+            f"--rerank {rerank}: it needs TACo with L3 and, to choose what is fused, L1 or L2; leave it out"
+        )
 
 
 def device_of(name: str) -> torch.device:

@@ -228,9 +228,9 @@ def _words(features: Features, captions: NDArray[np.int64]) -> Words:
     return Words(np.concatenate([[0], np.cumsum(sizes)]), spans, weights)
 
 
-def lengths(corpus: Corpus) -> Tensor:
-    """Return (V,) the video tokens of each clip on the common grid, which has the rate of the slowest stream."""
-    return rows.lengths(corpus.streams)
+def lengths(corpus: Corpus, clips: Tensor | slice = slice(None)) -> Tensor:
+    """Return the video tokens of clips, by default all, on the grid of the slowest stream."""
+    return rows.lengths(corpus.streams, clips)
 
 
 def video_tokens(

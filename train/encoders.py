@@ -73,10 +73,14 @@ class Layers(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return (B, L, d) of tokens (B, L, d) with `mask` (B, L); 0 for what is not in the mask."""
         packing = Packing.of(mask)
-        tokens = packing.pack(x)
+        return packing.unpack(self.packed(packing.pack(x), packing))
+
+    def packed(self, tokens: Tensor, packing: Packing) -> Tensor:
+        """Return (N, d) of packed tokens (N, d)."""
         if self.positions is not None:
-            tokens = tokens + self.positions(packing.place % mask.shape[1])
-        return packing.unpack(self.stack(tokens, packing))
+            tokens = tokens + self.positions(packing.place % packing.shape[1])
+        out: Tensor = self.stack(tokens, packing)
+        return out
 
 
 def _small(table: nn.Embedding) -> nn.Embedding:
@@ -106,9 +110,9 @@ class VideoEncoder(nn.Module):
         self.layers = Layers(dim, layers, most, dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return (B, L, d)."""
-        out: Tensor = self.layers(self.project(x), mask)
-        return out
+        """Return (B, L, d), 0 for what is not in the mask."""
+        packing = Packing.of(mask)
+        return packing.unpack(self.layers.packed(self.project(packing.pack(x)), packing))
 
 
 class Fusion(nn.Module):

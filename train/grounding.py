@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from pipeline.store import Features
-from train import batches, checkpoint, loop, methods
-from train.config import Run, read
-from train.loading import Loaded, Parts, corpus_of, device_for, made_from, model_of, on_device, part_to_test, words_of
+from train import batches, methods
+from train.config import Run
+from train.loading import Loaded, Parts, made_from, opened
 from train.moments import Grounding, best_constant, nms, recalls
-from train.seen import check_streams
 
 NS, MS = (1, 5), (0.1, 0.3, 0.5, 0.7)
 """R@n IoU=m for these; the papers report some of them for each data set."""
@@ -38,19 +35,10 @@ def results(run: Run, model: nn.Module, parts: Parts) -> dict[str, Any]:
 
 def evaluate(path: Path, features: Path | None, part: str) -> dict[str, Any]:
     """Return the results of a run or checkpoint on a part of a split, of this or another feature file."""
-    folder = checkpoint.folder_of(path)
-    trained, found = read(folder), checkpoint.load(checkpoint.best(path))
-    run = replace(trained, data=replace(trained.data, features=features or trained.data.features))
-    device = device_for(run)
-    with Features.open(run.data.features) as opened:
-        check_streams(trained.seen, opened, run.data.streams)
-        corpus = corpus_of(run, opened, part or part_to_test(run, opened))
-        words = words_of(run, corpus, folder)
-        model = model_of(run, corpus.dim, words).to(device)
-        loop.load_weights(model, found["model"])
-        loaded = on_device(run, corpus, words, device)
-        judged = {"model": _judged(run, model, loaded)}
-    return {**made_from(run), "checkpoint": str(path), "step": found["step"], **_told(loaded, judged)}
+    with opened(path, features, part) as found:
+        judged = {"model": _judged(found.run, found.model, found.test)}
+        told = _told(found.test, judged)
+    return {**made_from(found.run), "checkpoint": str(path), "step": found.step, **told}
 
 
 def _judged(run: Run, model: nn.Module, loaded: Loaded) -> Grounding:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,11 @@ from torch import nn
 
 from pipeline.errors import MissingWeights
 from pipeline.store import Features
-from train import data, methods, processes, text
-from train.config import Run, device_of, parts_of
+from train import checkpoint, data, loop, methods, processes, text
+from train.config import Run, device_of, parts_of, read
 from train.data import Corpus
 from train.scratch import MADE
+from train.seen import check_streams
 from train.settings import WEIGH_WORDS
 from train.text import Pieces, Text
 
@@ -104,3 +107,33 @@ def part_to_test(run: Run, opened: Features) -> str:
         return run.parts[2]
     anew = replace(run.data, split="", val="", test="")
     return parts_of(anew, there, opened.weighed_over().split("/")[0])[2]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A checkpoint, and the part of a split that it is evaluated on."""
+
+    trained: Run
+    """The run as it was trained."""
+    run: Run
+    """The same on the feature file that it is evaluated on."""
+    step: int
+    words: Text
+    model: nn.Module
+    test: Loaded
+
+
+@contextmanager
+def opened(path: Path, features: Path | None, part: str) -> Iterator[Trained]:
+    """Load a run's best checkpoint, or the one in a file, with a part of a split of its own or another feature file."""
+    folder = checkpoint.folder_of(path)
+    trained, found = read(folder), checkpoint.load(checkpoint.best(path))
+    run = replace(trained, data=replace(trained.data, features=features or trained.data.features))
+    device = device_for(run)
+    with Features.open(run.data.features) as there:
+        check_streams(trained.seen, there, run.data.streams)
+        corpus = corpus_of(run, there, part or part_to_test(run, there))
+        words = words_of(run, corpus, folder)
+        model = model_of(run, corpus.dim, words).to(device)
+        loop.load_weights(model, found["model"])
+        yield Trained(trained, run, found["step"], words, model, on_device(run, corpus, words, device))

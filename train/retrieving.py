@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from pipeline.errors import BadSetting
 from pipeline.store import Features
-from train import checkpoint, data, loop, methods, weighting
-from train.config import Run, read, read_json
+from train import checkpoint, data, methods, weighting
+from train.config import Run, check_rerank, read_json
 from train.data import Corpus
 from train.evening import NEED_BANK, USE_TEST_QUERIES, Evened, How, even
-from train.loading import Loaded, Parts, corpus_of, device_for, made_from, model_of, on_device, part_to_test, words_of
-from train.seen import check_streams
+from train.loading import Loaded, Parts, corpus_of, device_for, made_from, on_device, opened
 from train.tasks import retrieval
 
 
@@ -68,33 +67,22 @@ def evaluate(
     """
     if rerank and evening.how != "none":
         raise BadSetting("--rerank leaves out scores that --normalise needs; give one of them")
-    folder = checkpoint.folder_of(path)
-    trained = read(folder)
-    found = checkpoint.load(checkpoint.best(path))
-    if rerank and (trained.method != "taco" or "L3" not in trained.method_settings.parts):
-        raise BadSetting(f"--rerank {rerank}: the model fuses nothing, only TACo with L3 does")
-    run = replace(trained, data=replace(trained.data, features=features or trained.data.features))
-    device = device_for(run)
-    with Features.open(run.data.features) as opened:
-        check_streams(trained.seen, opened, run.data.streams)
-        corpus = corpus_of(run, opened, part or part_to_test(run, opened))
-        words = words_of(run, corpus, folder)
-        model = model_of(run, corpus.dim, words).to(device)
-        loop.load_weights(model, found["model"])
-        test = on_device(run, corpus, words, device)
-        weights = weights or _chosen(folder)
+    with opened(path, features, part) as found:
+        run, model, test = found.run, found.model, found.test
+        check_rerank(run, rerank)
+        weights = weights or _chosen(checkpoint.folder_of(path))
         scores = weighting.with_chosen(_scores(run, model, test, rerank), weights)
-    evened, oracle = None, evening.how in USE_TEST_QUERIES
-    if evening.how != "none":
-        bank = _bank(trained, evening) if evening.how in NEED_BANK else None
-        same = trained.data.features == run.data.features
-        oracle |= bank is not None and same and not set(bank.captions).isdisjoint(corpus.captions)
-        drawn = None if bank is None else on_device(run, bank, words, device)
-        evened = _evened(run, model, scores, (test, drawn), evening)
+        evened, oracle = None, evening.how in USE_TEST_QUERIES
+        if evening.how != "none":
+            bank = _bank(found.trained, evening) if evening.how in NEED_BANK else None
+            same = found.trained.data.features == run.data.features
+            oracle |= bank is not None and same and not set(bank.captions).isdisjoint(test.corpus.captions)
+            drawn = None if bank is None else on_device(run, bank, found.words, device_for(run))
+            evened = _evened(run, model, scores, (test, drawn), evening)
     return {
         **made_from(run),
         "checkpoint": str(path),
-        "step": found["step"],
+        "step": found.step,
         "weights": weights,
         "rerank": rerank,
         **retrieval.evaluate(_named(scores, rerank), test.corpus, evening.how, evened, oracle),

@@ -92,10 +92,10 @@ def read(features: Features, stream: str, spans: Sequence[tuple[int, int, int]],
     return out
 
 
-def lengths(streams: Sequence[Rows]) -> Tensor:
-    """Return (V,) the video tokens of each clip on the common grid, which has the rate of the slowest stream."""
+def lengths(streams: Sequence[Rows], clips: Tensor | slice = slice(None)) -> Tensor:
+    """Return the video tokens of clips on the common grid, which has the rate of the slowest stream."""
     rate = min(rows.rate for rows in streams)
-    return torch.stack([rows.count for rows in streams if rows.rate == rate]).amax(0)
+    return torch.stack([rows.count[clips] for rows in streams if rows.rate == rate]).amax(0)
 
 
 def tokens(

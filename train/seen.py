@@ -16,11 +16,9 @@ Seen = dict[str, str]
 
 def seen(features: Features, streams: Sequence[str], parts: Sequence[str]) -> Seen:
     """Return the digests of streams, captions, their weights and parts of splits."""
-    found: Seen = {}
+    found = {f"settings {name}": _settings(features, name) for name in streams}
     for name in streams:
-        stream = features.stream(name)
-        found[f"settings {name}"] = _digest(json.dumps(stream.settings, sort_keys=True).encode())
-        found[f"rows {name}"] = f"{zlib.crc32(stream.crc32.tobytes()):08x}"
+        found[f"rows {name}"] = f"{zlib.crc32(features.stream(name).crc32.tobytes()):08x}"
     found["captions"] = _digest("\0".join(features.table("captions").get("text", ())).encode())
     weights = features.table("idf").get("weight")
     found["idf"] = "" if weights is None else _digest(weights.tobytes())
@@ -28,6 +26,10 @@ def seen(features: Features, streams: Sequence[str], parts: Sequence[str]) -> Se
         columns = features.table(f"splits/{part}") if part else {}
         found |= {part: _digest(b"".join(values.tobytes() for values in columns.values()))} if columns else {}
     return found
+
+
+def _settings(features: Features, stream: str) -> str:
+    return _digest(json.dumps(features.stream(stream).settings, sort_keys=True).encode())
 
 
 def _digest(data: bytes) -> str:
@@ -46,9 +48,8 @@ def check_same(before: Seen, features: Features, streams: Sequence[str], parts: 
 
 def check_streams(before: Seen, features: Features, streams: Sequence[str]) -> None:
     """Raise PresetMismatch where a stream was not made as the one that a checkpoint was trained on."""
-    now = seen(features, streams, ())
     for name in streams:
-        if before and now[f"settings {name}"] != before.get(f"settings {name}"):
+        if before and _settings(features, name) != before.get(f"settings {name}"):
             raise PresetMismatch(
                 f"{features.parts[0].path}: stream {name} was made with other settings or weights than the one that "
                 "the checkpoint was trained on; extract it alike (`pipeline show` tells the settings)"

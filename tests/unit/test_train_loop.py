@@ -33,9 +33,8 @@ def losses(folder: Path) -> list[tuple[int, float]]:
     return [(e["step"], e["loss"]) for e in logbook.entries(folder / "metrics.jsonl") if "loss" in e]
 
 
-def test_a_stopped_run_goes_on_exactly(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logbook, "EVERY", 1)
-    whole = runs.start(run_of(file), tmp_path / "whole")
+def stopped(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a run, and interrupt it in its eighth step."""
     real, calls = taco.losses, []
 
     def stops(*words: object) -> dict[str, torch.Tensor]:
@@ -46,7 +45,13 @@ def test_a_stopped_run_goes_on_exactly(file: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(taco, "losses", stops)
     with pytest.raises(KeyboardInterrupt):
-        runs.start(run_of(file), tmp_path / "stopped")
+        runs.start(run, folder)
+
+
+def test_a_stopped_run_goes_on_exactly(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logbook, "EVERY", 1)
+    whole = runs.start(run_of(file), tmp_path / "whole")
+    stopped(run_of(file), tmp_path / "stopped", monkeypatch)
     assert losses(tmp_path / "stopped")[-1][0] == 7  # the checkpoint is of step 5
     torch.manual_seed(123)
     again = runs.resume(tmp_path / "stopped")
@@ -254,6 +259,9 @@ def test_numbers_and_names_that_cannot_be(file: Path) -> None:
     with pytest.raises(BadSetting, match="--locvtp.top-k is of --method locvtp, not of taco; leave it out"):
         config.check(run_of(file), {"taco": TINY, "locvtp": Locvtp(top_k=2), "ncl": Ncl()})
     config.check(run_of(file), {"taco": TINY, "locvtp": Locvtp(), "ncl": Ncl()})
+    for parts in (("L3",), ("L1", "L2")):
+        with pytest.raises(BadSetting, match="--rerank 5: it needs TACo with L3 and"):
+            config.check(run_of(file, settings=replace(TINY, parts=parts), rerank=5), {})
     lstm = replace(run_of(file), data=Data(features=file, text_encoder="lstm"))
     with pytest.raises(BadSetting, match="--text-encoder lstm is for `train ground`"):
         config.check(lstm, {})

@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from pipeline.store import Features
 from tests.unit.corpora import make
-from tests.unit.test_train_loop import TINY, losses, run_of
+from tests.unit.test_train_loop import TINY, losses, run_of, stopped
 from train import batches, checkpoint, data, loading, logbook, retrieving, runs, text, weighting
 from train.config import Data, Run
 from train.methods import taco
@@ -135,17 +135,7 @@ def test_an_average_of_the_weights_is_evaluated_and_resumed(
     learnt = checkpoint.load(tmp_path / "plain/last.pt")["model"]
     assert all(torch.equal(learnt[name], found["averaged"]["learnt"][name]) for name in learnt)
     assert plain["step"] == 12
-    real, calls = taco.losses, []
-
-    def stops(*words: object) -> dict[str, Tensor]:
-        calls.append(1)
-        if len(calls) == 8:
-            raise KeyboardInterrupt
-        return real(*words)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(taco, "losses", stops)
-    with pytest.raises(KeyboardInterrupt):
-        runs.start(run, tmp_path / "stopped")
+    stopped(run, tmp_path / "stopped", monkeypatch)
     assert runs.resume(tmp_path / "stopped") == whole
     again = checkpoint.load(tmp_path / "stopped/last.pt")["model"]
     assert all(torch.equal(again[name], found["model"][name]) for name in again)

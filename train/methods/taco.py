@@ -121,22 +121,16 @@ def losses(model: Model, batch: Batch, settings: Taco, generator: torch.Generato
 
 def _gathered(model: Model, batch: Batch) -> tuple[_Encoded, _Encoded]:
     """Return all clips and captions of the batch, each encoded by one process."""
-    video = _videos(model, batch.video, batch.video_mask[batch.own])
-    text = _texts(model, batch)
+    video, tokens = _videos(model, batch.video, batch.video_mask[batch.own]), model.text(batch.text)
     return (
         _Encoded(gathered(video.tokens), batch.video_mask, gathered(video.whole)),
-        _Encoded(gathered(text.tokens), batch.texts.mask, gathered(text.whole)),
+        _Encoded(gathered(tokens), batch.texts.mask, gathered(model.text.whole(tokens, batch.text.mask))),
     )
 
 
 def _videos(model: Model, x: Tensor, mask: Tensor) -> _Encoded:
     tokens = model.video(x, mask)
     return _Encoded(tokens, mask, mean_tokens(tokens, mask))
-
-
-def _texts(model: Model, batch: Batch) -> _Encoded:
-    tokens = model.text(batch.text)
-    return _Encoded(tokens, batch.text.mask, model.text.whole(tokens, batch.text.mask))
 
 
 def _both(s: Taco, to_video: Tensor, to_text: Tensor) -> Tensor:
@@ -212,6 +206,9 @@ def _logits(model: Model, text: _Encoded, video: _Encoded, pairs: Tensor, chunk:
     """
     fusion = model.fusion
     assert fusion is not None
+    if not chunk or len(pairs) <= chunk:
+        whole: Tensor = fusion((text.tokens, text.mask), (video.tokens, video.mask), pairs)
+        return whole
 
     def fuse(some: Tensor) -> Tensor:
         (texts, t), (videos, v) = (side.unique(return_inverse=True) for side in some.unbind(1))
@@ -219,8 +216,6 @@ def _logits(model: Model, text: _Encoded, video: _Encoded, pairs: Tensor, chunk:
         out: Tensor = fusion(*both, torch.stack([t, v], dim=1))
         return out
 
-    if not chunk or len(pairs) <= chunk:
-        return fuse(pairs)
     again = torch.is_grad_enabled()
     parts = [checkpoint(fuse, some, use_reentrant=False) if again else fuse(some) for some in pairs.split(chunk)]
     return torch.cat(parts)
@@ -251,7 +246,7 @@ def scores(
     found = {name: torch.cat([row[name] for row in rows]) for name in trained}
     fused = sum((weight * found[name] for name, weight in trained.items()), torch.zeros(()))
     if "L3" in s.parts:
-        before = fused if trained else torch.cat([row["early"] for row in rows])  # whatever it says: all are fused
+        before = fused if trained else torch.cat([row["early"] for row in rows])  # of L3 alone, where all are fused
         found["later"] = _later(model, pieces, videos, before, rerank)
         fused = fused + found["later"]
     return {**found, "fused": fused}
