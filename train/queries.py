@@ -59,6 +59,8 @@ def whole_videos(features: Features, clips: Table, captions: Table, chosen: dict
     windows = _windows(features, clips, captions, chosen["captions"])
     own_seconds = seconds[video[chosen["captions"]]][:, None, None]
     spans = np.where(np.isinf(windows), 1.0, windows / own_seconds)  # a clip without an end ends with its video
+    # A video that nobody has seen has no length to hold a span against: its queries are missing, not wrong.
+    spans = np.where(np.isinf(own_seconds), np.array([0.0, 1.0]), spans)
     clamped = (spans[:, :, 1] > 1 + 1e-9).any(1)
     spans = np.clip(spans, 0, 1)
     good = spans[:, :, 1] > spans[:, :, 0]
@@ -79,11 +81,15 @@ def whole_videos(features: Features, clips: Table, captions: Table, chosen: dict
 
 
 def _seconds(features: Features) -> NDArray[np.float64]:
-    """Return (V,) how long each video is: what was decoded, else what its container promises, else its rows."""
+    """Return (V,) how long each video is: what was decoded, else what its container promises, else its rows.
+
+    Infinity for a video of which none of these is known.
+    """
     found = np.where(features.videos["decoded"] > 0, features.videos["decoded"], features.videos["duration"])
     rows = [stream.count / stream.rows_per_second for stream in features.streams.values()]
     longest = np.max(rows, axis=0) if rows else np.zeros(len(found))
-    return np.maximum(np.where(found > 0, found, longest), 1e-9).astype(np.float64)
+    known = np.where(found > 0, found, longest).astype(np.float64)
+    return np.where(known > 0, known, np.inf)
 
 
 def _windows(features: Features, clips: Table, captions: Table, chosen: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from tests.unit.features import ATTRS, head
 DIM, ROWS = 16, 24
 
 
-def make(path: Path, videos: int = 150, seed: int = 0) -> Path:
+def make(path: Path, videos: int = 150, seed: int = 0, missing: tuple[str, ...] = ()) -> Path:
     """`videos` of 20 to 28 rows, two queries each, both for one colour's span; a fifth of them in g/test.
 
     The last clip of the first video ends behind it, and that of the second one begins behind it.
@@ -36,7 +36,8 @@ def make(path: Path, videos: int = 150, seed: int = 0) -> Path:
             captions.append(Caption(f"{name}#{part}", f"{name}:{part}", f"when is it {colour}"))
         records.append(Video(name, None, float(count)))
         known = {"source_size": 1, "source_mtime": 1, "decoded": float(count)}
-        held.append(Extracted(name, known, ("a:x",), {"a:x": rows.astype("float16")}, "ok", ""))
+        if name not in missing:
+            held.append(Extracted(name, known, ("a:x",), {"a:x": rows.astype("float16")}, "ok", ""))
     train = {record.id for record in records[: videos * 4 // 5]}
     parts = tuple(
         Part(

@@ -43,6 +43,16 @@ def test_what_queries_ask_for(file: Path) -> None:
     assert len(set(epoch.tolist())) == 7 * 32  # each query once
 
 
+def test_queries_to_videos_that_nobody_has_are_missing_not_dropped(tmp_path: Path) -> None:
+    gone = ("v000", "v001", "v007", "v149")
+    features = Features.open(make(tmp_path / "g.h5", missing=gone))
+    for part, queries, lacking in (("g/train", 234, 6), ("g/test", 58, 2)):
+        corpus = data.load(features, part, words=False, whole=True)
+        assert corpus.asked is not None
+        assert (len(corpus.captions), corpus.lacking_captions) == (queries, lacking)
+        assert (corpus.asked.dropped, corpus.asked.clamped) == (0, 0)  # v000 and v001 have the odd ones
+
+
 def test_any_window_will_do(file: Path, tmp_path: Path) -> None:
     several = tmp_path / "w.h5"
     several.write_bytes(file.read_bytes())
