@@ -90,6 +90,8 @@ def expanded(words: list[str]) -> list[str]:
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     given = {word.split("=", 1)[0].replace("--no-", "--", 1) for word in words if word.startswith("--")}
+    if "--text-encoder" in given:
+        given.add("--text-lr")  # it is the rate of the preset's own encoder, which is pretrained
     added = [(flag, value) for flag, value in PRESETS[name].items() if flag not in given]
     return [*words, *(word for pair in added for word in pair if word)]
 

@@ -304,6 +304,14 @@ def test_a_preset_s_flags_give_way_to_those_that_are_given():
     assert words[words.index("--steps") + 1] == "1900"
 
 
+def test_a_preset_s_rate_of_its_text_encoder_is_not_another_encoder_s():
+    """CLIP is tuned at 1e-7; at that an encoder from scratch would never learn. So does a method without a preset."""
+    for words in (["--preset", "ncl-clip4clip"], ["--method", "ncl"]):
+        assert "--text-lr" in expanded(words)
+        assert "--text-lr" not in expanded([*words, "--text-encoder", "tiny"])
+        assert "--text-lr" not in expanded([*words, "--text-encoder=tiny"])
+
+
 @pytest.mark.parametrize("name", reading.names())
 def test_every_recipe_is_commands_that_there_are(name):
     """Every command parses, on data sets, streams and parts of splits that exist."""
