@@ -8,8 +8,9 @@ from pathlib import Path
 
 import h5py
 
-from pipeline.errors import BadSetting, PresetMismatch
-from pipeline.output import FILES, Output
+from pipeline.derived import check_out
+from pipeline.errors import PresetMismatch
+from pipeline.output import Output
 from pipeline.parts import Part, part_files, read_part
 from pipeline.provenance import file_attrs
 from pipeline.shards import fold
@@ -25,12 +26,7 @@ def join(files: Sequence[Path], out: Path) -> list[str]:
 
     Raises PresetMismatch for files of different data sets, or streams of different settings.
     """
-    if out.suffix not in FILES:
-        raise BadSetting(f"--out {out}: expected a name in {' or '.join(sorted(FILES))}")
-    if out.resolve() in {file.resolve() for file in files}:
-        raise BadSetting(f"--out {out} is one of the files to join; use another")
-    if out.exists():
-        raise BadSetting(f"--out {out} is there already; move it away, or choose another")
+    check_out(out, files)
     parts = [[read_part(part) for part in part_files(file)] for file in files]
     sets = sorted({str(part.attrs["dataset"]) for some in parts for part in some})
     if len(sets) > 1:

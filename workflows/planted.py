@@ -32,14 +32,16 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline import derived
 from pipeline.captions import Captions
+from pipeline.derived import NewStream
 from pipeline.errors import PipelineError
-from pipeline.layout import StreamHead, write_columns
+from pipeline.layout import write_columns
 from pipeline.parts import read_part
 from pipeline.provenance import file_attrs
 from pipeline.publish import publish
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.shards import Extracted, fold, write_shard
+from pipeline.shards import Extracted
 from pipeline.stages.idf import Idf
 from pipeline.tables import write_tables
 from pipeline.wordtable import save
@@ -70,14 +72,12 @@ def write(world: World, out: Path) -> None:
     manifest = _manifest(world, captions)
     attrs = file_attrs(manifest.dataset)
     with tempfile.TemporaryDirectory() as place:
-        tables, shard = Path(place) / "tables.h5", Path(place) / "shard-0.h5"
+        tables, whole = Path(place) / "tables.h5", Path(place) / "world.h5"
         write_tables(tables, attrs, manifest)
-        videos = [_extracted(video.id, some) for video, some in zip(manifest.videos, rows, strict=True)]
-        write_shard(shard, attrs, {STREAM: _head(world)}, videos)
-        known, whole = _truth(made, captions), Path(place) / "world.h5"
-        fold(
-            [read_part(tables), read_part(shard)], whole, attrs, {"planted": lambda group: write_columns(group, known)}
-        )
+        videos = (_extracted(video.id, some) for video, some in zip(manifest.videos, rows, strict=True))
+        known = _truth(made, captions)
+        truths = {"planted": lambda group: write_columns(group, known)}
+        derived.write(whole, [read_part(tables)], _stream(world), videos, truths)
         _write_words(whole, captions, TAGS[world.interest])
         with publish(out) as temporary:
             shutil.copyfile(whole, temporary)
@@ -96,19 +96,16 @@ def _manifest(world: World, captions: Sequence[Words]) -> Manifest:
     )
 
 
-def _head(world: World) -> StreamHead:
-    empty, settings = np.zeros(0), asdict(replace(world, interest="content"))
+def _stream(world: World) -> NewStream:
     digest = hashlib.sha256(directions(world)["noun"].tobytes()).hexdigest()
-    return StreamHead(
-        settings={"chain": {"fps": 1.0}, "frames": 1, "world": settings, "weights": {"file": "", "sha256": digest}},
-        provenance={"torch": "none", "numpy": np.__version__},
-        dim=DIM,
-        dtype=np.dtype(np.float16),
-        count=empty.astype(np.int64),
-        status=empty.astype(np.uint8),
-        crc32=empty.astype(np.uint32),
-        reason=empty.astype(object),
-    )
+    settings = {
+        "chain": {"fps": 1.0},
+        "frames": 1,
+        "world": asdict(replace(world, interest="content")),
+        "weights": {"file": "", "sha256": digest},
+    }
+    made_by = {"torch": "none", "numpy": np.__version__}
+    return NewStream(STREAM, settings, made_by, DIM, np.dtype(np.float16))
 
 
 def _extracted(video: str, rows: NDArray[np.float16]) -> Extracted:

@@ -1,0 +1,96 @@
+"""Feature files that are made of others: the same videos and tables, with a stream that no decoder gave.
+
+    beside = [without_rows(part) for part in features.parts]
+    write(out, beside, NewStream("locvtp:run", settings, provenance, 512, np.dtype("float16")), videos)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import BadSetting
+from pipeline.layout import StreamHead
+from pipeline.output import FILES, Output
+from pipeline.parts import Part, read_part
+from pipeline.provenance import file_attrs
+from pipeline.shards import Extracted, fold, write_shard
+from pipeline.tables import Writer
+
+SHARD = 1 << 27
+"""Bytes of rows that are held in memory before they are written."""
+
+
+@dataclass(frozen=True)
+class NewStream:
+    """What a stream is, before there are rows."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """Whatever its rows depend on; `chain.fps` / `frames` are the rows in a second."""
+    provenance: Mapping[str, Any]
+    dim: int
+    dtype: np.dtype[Any]
+
+    def head(self) -> StreamHead:
+        """Return what a shard says of it."""
+        none = np.zeros(0)
+        return StreamHead(
+            self.settings, self.provenance, self.dim, self.dtype, none.astype(np.int64), none.astype(np.uint8),
+            none.astype(np.uint32), none.astype(object),
+        )  # fmt: skip
+
+
+def without_rows(part: Part) -> Part:
+    """Return a part with its videos and tables alone."""
+    return replace(part, streams={})
+
+
+def check_out(out: Path, sources: Sequence[Path] = ()) -> None:
+    """Raise BadSetting where no new feature file can be written to `out`."""
+    if out.suffix not in FILES:
+        raise BadSetting(f"--out {out}: expected a name in {' or '.join(sorted(FILES))}")
+    if out.resolve() in {path.resolve() for path in sources}:
+        raise BadSetting(f"--out {out} is a file that is read; use another")
+    if out.exists():
+        raise BadSetting(f"--out {out} is there already; move it away, or choose another")
+
+
+def write(
+    out: Path,
+    beside: Sequence[Part],
+    stream: NewStream,
+    videos: Iterable[Extracted],
+    made: Mapping[str, Writer] = MappingProxyType({}),
+) -> None:
+    """Write a feature file: what the parts `beside` hold, the tables `made`, and the new stream of `videos`.
+
+    It appears whole or not at all; rows are written in shards of 128 MB beside it, so that memory does not grow.
+    """
+    attrs = {**beside[0].attrs, **file_attrs(str(beside[0].attrs["dataset"]))}
+    with Output(out).owned(), tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
+        parts = list(beside)
+        for number, some in enumerate(_shards(videos, stream.name)):
+            path = Path(place) / f"shard-{number}.h5"
+            write_shard(path, attrs, {stream.name: stream.head()}, some)
+            parts.append(read_part(path))
+        fold(parts, out, attrs, made)
+
+
+def _shards(videos: Iterable[Extracted], stream: str) -> Iterator[list[Extracted]]:
+    some: list[Extracted] = []
+    size = 0
+    for video in videos:
+        some.append(video)
+        size += video.rows[stream].nbytes if stream in video.rows else 0
+        if size >= SHARD:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
