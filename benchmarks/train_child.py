@@ -123,7 +123,7 @@ def loaded(job: Job, run: Run) -> tuple[data.Corpus, text.Text, text.Pieces]:
     torch.use_deterministic_algorithms(device.type == "cpu", warn_only=True)  # as `train` does
     with Features.open(job.features) as features:
         corpus = data.load(features, PART)
-    words = text.load(run.data.text_encoder, corpus)
+    words = text.load(run.data.text_encoder, corpus.texts)
     pieces = text.pieces(words.tokenizer, corpus.texts, corpus.words, run.data.max_text_tokens)
     return corpus.to(device), words, pieces.to(device)
 

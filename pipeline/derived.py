@@ -1,7 +1,7 @@
 """Feature files that are made of others: the same videos and tables, with a stream that no decoder gave.
 
-    beside = [without_rows(part) for part in features.parts]
-    write(out, beside, NewStream("locvtp:run", settings, provenance, 512, np.dtype("float16")), videos)
+stream = NewStream("locvtp:run", settings, provenance, 512, np.dtype("float16"))
+of_features(features, out, stream, ["timm:vit"], rows)              # rows: (place of a video, its rows) one by one
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import BadSetting
-from pipeline.layout import StreamHead
+from pipeline.layout import StreamHead, worst
 from pipeline.output import FILES, Output
-from pipeline.parts import Part, read_part
+from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.provenance import file_attrs
-from pipeline.shards import Extracted, fold, write_shard
+from pipeline.shards import Extracted, Rows, fold, write_shard
+from pipeline.store import STATUS, Features
 from pipeline.tables import Writer
 
 SHARD = 1 << 27
@@ -94,3 +95,33 @@ def _shards(videos: Iterable[Extracted], stream: str) -> Iterator[list[Extracted
             some, size = [], 0
     if some:
         yield some
+
+
+def of_features(
+    features: Features, out: Path, stream: NewStream, sources: Sequence[str], rows: Iterable[tuple[int, Rows]]
+) -> None:
+    """Write a feature file with the tables of `features` and a new stream that was made of its streams `sources`.
+
+    `rows`: places of videos and their rows. What became of a video in the sources is told of it in the new stream too.
+    """
+    write(out, [without_rows(part) for part in features.parts], stream, _videos(features, stream.name, sources, rows))
+
+
+def _videos(
+    features: Features, name: str, sources: Sequence[str], rows: Iterable[tuple[int, Rows]]
+) -> Iterator[Extracted]:
+    heads = {source: features.stream(source) for source in sources}
+    status, reason = worst(heads, len(features.videos["id"]))
+    with_rows = set[int]()
+
+    def one(place: int, found: dict[str, Rows]) -> Extracted:
+        columns = {column: values[place] for column, values in features.videos.items() if column in VIDEO_COLUMNS}
+        said: Any = STATUS[status[place]]
+        return Extracted(str(features.videos["id"][place]), columns, (name,), found, said, str(reason[place]))
+
+    for place, values in rows:
+        with_rows.add(place)
+        yield one(place, {name: np.ascontiguousarray(values)})
+    for place in np.flatnonzero(status).tolist():
+        if place not in with_rows:
+            yield one(place, {})

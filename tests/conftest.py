@@ -7,8 +7,8 @@ import torch
 from jaxtyping import install_import_hook
 
 SHAPES = (
-    "candidates", "correspondence", "linear", "losses", "metrics", "moments", "normalisation", "probes", "segments",
-    "steps", "windows",
+    "candidates", "correspondence", "linear", "losses", "metrics", "moments", "normalisation", "placement", "probing",
+    "segments", "windows",
 )  # fmt: skip
 """Modules of functions on tensors."""
 # Shapes in signatures are checked here, and only here; before the modules are imported.

@@ -7,11 +7,13 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from pipeline.errors import BadSetting, PipelineError, unknown
+from pipeline.errors import PipelineError, unknown
+from train import cli_tasks
+from train.cli_tasks import Json, said
 from train.config import Data, Fit, Run, check, device_of, located, parts_of, read
 from train.presets import expanded
 from train.settings import TASKS, Locvtp, Ncl, Spans, Taco, Tan2d
@@ -25,7 +27,6 @@ app = App(
 
 FIT, TACO, LOCVTP, NCL = Fit(), Taco(), Locvtp(), Ncl()
 TAN2D, SPANS = Tan2d(), Spans()
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
 @app.default
@@ -105,7 +106,7 @@ def _begin(run: Run, settings: dict[str, Any], out: Path, force: bool, json_: bo
     from train import processes, runs
 
     with processes.together(device_of(run.fit.device)):
-        return _print(runs.start(run, out, force), json_)
+        return said(runs.start(run, out, force), None, json_)
 
 
 @app.command(name="resume")
@@ -121,76 +122,13 @@ def _resume(run: Path, /, *, json_: Json = False) -> int:
     from train import processes, runs
 
     with processes.together(device_of(read(run).fit.device)):
-        return _print(runs.resume(run), json_)
+        return said(runs.resume(run), None, json_)
 
 
-@app.command(name="evaluate")
-def _evaluate(  # noqa: PLR0913 - flags
-    *,
-    checkpoint: Path,
-    features: Path | None = None,
-    part: str = "",
-    rerank: int = 0,
-    normalise: Literal["none", "bank", "oracle", "dis", "is", "dsl"] = "none",
-    bank: int = 16_384,
-    iterations: int = 4,
-    beta: float = 20.0,
-    weights: str = "",
-    out: Path | None = None,
-    json_: Json = False,
-) -> int:
-    """Evaluate a checkpoint for what it was trained for, on its own feature file or on another one (zero-shot).
-
-    Flags from `rerank` to `weights` are for retrieval.
-
-    Parameters
-    ----------
-    checkpoint
-        A checkpoint, or the folder of a run: its best one, else its last.
-    features
-        Feature file with the same streams; default: the run's.
-    part
-        SPLIT/PART to evaluate on, or `all`; default: the run's.
-    rerank
-        Fuse only each caption's best M clips by the other scores; 0: all pairs.
-    normalise
-        Also scores evened out, so that no clip is everybody's answer: by NCL's biases from train queries (bank) or from
-        all test queries (oracle), by QB-Norm from train queries (dis, is), by dual softmax from all test queries (dsl).
-    bank
-        Train captions, drawn by chance, that stand in for the test's.
-    iterations
-        Of Sinkhorn, for bank and oracle.
-    beta
-        QB-Norm's inverse temperature, for cosines.
-    weights
-        Of the levels of score, for a level that is their sum, as in `early=1,token=0.1,later=1`; default: those that
-        the run has chosen on its validation clips, if it had any.
-    out
-        Also write the results to this JSON file.
-
-    """
-    from train import grounding, retrieving
-    from train.checkpoint import folder_of
-
-    for name, value, least in (("bank", bank, 1), ("iterations", iterations, 1), ("rerank", rerank, 0)):
-        if value < least:
-            raise BadSetting(f"--{name} {value}: expected {least} or more")
-    if read(folder_of(checkpoint)).task == "grounding":
-        results = grounding.evaluate(checkpoint, features, part)
-    else:
-        evening = retrieving.Evening(normalise, bank, iterations, beta)
-        results = retrieving.evaluate(checkpoint, features, part, rerank, evening, retrieving.weights_of(weights))
-    if out:
-        _write(out, results)
-    return _print(results, json_)
-
-
-def _write(path: Path, results: dict[str, object]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(results, indent=2), encoding="utf-8")
-    except OSError as error:
-        raise BadSetting(f"cannot write --out {path}: {error.strerror}; choose another file") from error
+app.command(cli_tasks.evaluate, name="evaluate")
+app.command(cli_tasks.export_features, name="export-features")
+app.command(cli_tasks.segment, name="segment")
+app.command(cli_tasks.probe, name="probe")
 
 
 @app.command(name="list")
@@ -226,17 +164,6 @@ def _compare(runs: Annotated[list[Path], Parameter(required=True)], /, *, json_:
 
     found = comparing.compare(runs)
     print(json.dumps(found, indent=2)) if json_ else comparing.show(found)
-    return 0
-
-
-def _print(results: dict[str, object], as_json: bool) -> int:
-    from train import grounding, processes
-    from train.tasks import retrieval
-
-    if processes.rank():  # the first one speaks for all
-        return 0
-    show = {"retrieval": retrieval.show, "grounding": grounding.show}[str(results["task"])]
-    print(json.dumps(results, indent=2)) if as_json else show(results)
     return 0
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from train import ranking
 from train.config import read_json
-from train.tasks import retrieval
 
 COLUMNS = ("R@1", "R@5", "R@10", "MdR")
 """Of each direction."""
@@ -46,9 +46,9 @@ def show(found: list[dict[str, Any]]) -> None:
         table.add_column(column, justify="left" if column == "score" else "right")
     for number, run in enumerate(found, start=1):
         cells: dict[str, list[str]] = {}
-        for level, direction, numbers in retrieval.rows(run["results"]):
+        for level, direction, numbers in ranking.rows(run["results"]):
             if direction in ("t2v", "v2t"):
-                chosen = dict(zip(retrieval.COLUMNS, numbers, strict=True))
+                chosen = dict(zip(ranking.COLUMNS, numbers, strict=True))
                 cells.setdefault(level, []).extend(chosen[column] for column in COLUMNS)
         for level, numbers in cells.items():
             table.add_row(str(number), level, *numbers)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,11 +96,11 @@ def load(
     chosen = _part(features, part, len(clips["id"]), len(captions["id"]))
     asked = None
     if whole:
-        found = whole_videos(features, clips, captions, chosen)
-        clips, captions, chosen, asked = found.clips, found.captions, found.chosen, found.asked
+        table = whole_videos(features, clips, captions, chosen)
+        clips, captions, chosen, asked = table.clips, table.captions, table.chosen, table.asked
     names = list(streams) or list(features.streams)
-    first, last = zip(*(_ranges(features, name, clips, chosen["clips"]) for name in names), strict=True)
-    there = np.all([b > a for a, b in zip(first, last, strict=True)], axis=0)
+    spans = (clips["video"][chosen["clips"]], clips["start"][chosen["clips"]], clips["end"][chosen["clips"]])
+    found, there = streams_of(features, names, spans, resident)
     if not there.any():
         raise BadFeatureFile(f"{part}: no clip has rows in {', '.join(names)}; extract them, or choose other --streams")
     place = np.full(len(clips["id"]), -1)
@@ -107,7 +108,6 @@ def load(
     with_rows = place[captions["clip"][chosen["captions"]]] >= 0
     kept = chosen["captions"][with_rows]
     videos = clips["video"][chosen["clips"]][there].astype(np.int64)
-    keep = _size(features, names, videos) <= resident
     return Corpus(
         dataset=str(features.parts[0].attrs.get("dataset", "")),
         part=part,
@@ -115,10 +115,7 @@ def load(
         captions=tuple(captions["id"][kept]),
         texts=tuple(captions["text"][kept]),
         clip=torch.from_numpy(place[captions["clip"][kept]]),
-        streams=tuple(
-            _rows(features, name, (videos, a[there], b[there]), keep)
-            for name, a, b in zip(names, first, last, strict=True)
-        ),
+        streams=found,
         words=_words(features, kept) if words else None,
         lacking=tuple(clips["id"][chosen["clips"]][~there]),
         lacking_captions=len(chosen["captions"]) - len(kept),
@@ -183,11 +180,22 @@ def _part(features: Features, part: str, clips: int, captions: int) -> dict[str,
     return found
 
 
-def _ranges(
-    features: Features, stream: str, clips: dict[str, NDArray[np.float64]], chosen: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    videos = clips["video"][chosen].astype(np.int64)
-    return features.ranges(stream, videos, clips["start"][chosen], clips["end"][chosen])
+def streams_of(
+    features: Features, names: Sequence[str], spans: tuple[NDArray[Any], ...], resident: float = math.inf
+) -> tuple[tuple[Rows, ...], NDArray[np.bool_]]:
+    """Return each stream's rows in those of `spans` that have rows in all of the streams, and which these are.
+
+    `spans`: place of the video, start and end in seconds, NaN for its end. `resident`: bytes that may be held.
+    """
+    videos, start, end = spans[0].astype(np.int64), *spans[1:]
+    first, last = zip(*(features.ranges(name, videos, start, end) for name in names), strict=True)
+    there = np.all([b > a for a, b in zip(first, last, strict=True)], axis=0)
+    keep = _size(features, names, videos[there]) <= resident
+    found = tuple(
+        _rows(features, name, (videos[there], a[there], b[there]), keep)
+        for name, a, b in zip(names, first, last, strict=True)
+    )
+    return found, there
 
 
 def _rows(

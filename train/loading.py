@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +47,7 @@ class Parts:
 
 def corpus_of(run: Run, features: Features, part: str) -> Corpus:
     """Return a part of a split, with the weights of words where the method uses them."""
-    most = {"yes": math.inf, "no": 0.0, "auto": _room(device_for(run))}[run.data.resident]
+    most = {"yes": math.inf, "no": 0.0, "auto": room(device_for(run))}[run.data.resident]
     return data.load(features, part, run.data.streams, run.method in WEIGH_WORDS, most, run.task == "grounding")
 
 
@@ -56,7 +56,7 @@ def device_for(run: Run) -> torch.device:
     return processes.own(device_of(run.fit.device))
 
 
-def _room(device: torch.device) -> float:
+def room(device: torch.device) -> float:
     """Return half of the memory that a device has free."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] / 2
@@ -65,8 +65,8 @@ def _room(device: torch.device) -> float:
     return free / 2
 
 
-def words_of(run: Run, corpus: Corpus, folder: Path | None) -> Text:
-    """Return the text encoder; one made from scratch with the words that the run in `folder` was trained on."""
+def words_of(run: Run, texts: Sequence[str], folder: Path | None) -> Text:
+    """Return the text encoder; one made from scratch has the words of the run in `folder`, without one of `texts`."""
     made = ""
     if folder and run.data.text_encoder in MADE:
         try:
@@ -75,7 +75,7 @@ def words_of(run: Run, corpus: Corpus, folder: Path | None) -> Text:
             raise MissingWeights(
                 f"{folder} has no tokenizer.json: it is no run of --text-encoder {run.data.text_encoder}"
             ) from None
-    return text.load(run.data.text_encoder, corpus, run.fit.seed, made, run.data.text_pool, run.data.glove)
+    return text.load(run.data.text_encoder, texts, run.fit.seed, made, run.data.text_pool, run.data.glove)
 
 
 def model_of(run: Run, in_dim: int, words: Text) -> nn.Module:
@@ -84,6 +84,15 @@ def model_of(run: Run, in_dim: int, words: Text) -> nn.Module:
     if run.data.freeze_text:
         words.encoder.requires_grad_(False)
     return model
+
+
+def untrained(run: Run, corpus: Corpus) -> nn.Module:
+    """Return the model as a run on this training part begins."""
+    torch.manual_seed(run.fit.seed)
+    made = model_of(run, corpus.dim, words_of(run, corpus.texts, None)).to(corpus.device)
+    if run.fit.start_from:
+        loop.load_weights(made, checkpoint.load(checkpoint.best(run.fit.start_from), corpus.device)["model"])
+    return made.eval()
 
 
 def on_device(run: Run, corpus: Corpus, words: Text, device: torch.device) -> Loaded:
@@ -111,7 +120,7 @@ def part_to_test(run: Run, opened: Features) -> str:
 
 @dataclass(frozen=True)
 class Trained:
-    """A checkpoint, and the part of a split that it is evaluated on."""
+    """A checkpoint, and the feature file that it is evaluated on."""
 
     trained: Run
     """The run as it was trained."""
@@ -120,20 +129,24 @@ class Trained:
     step: int
     words: Text
     model: nn.Module
-    test: Loaded
+    features: Features
+
+    def part(self, name: str = "") -> Loaded:
+        """Return a part of a split, by default the one that is evaluated, as the model wants it."""
+        corpus = corpus_of(self.run, self.features, name or part_to_test(self.run, self.features))
+        return on_device(self.run, corpus, self.words, device_for(self.run))
 
 
 @contextmanager
-def opened(path: Path, features: Path | None, part: str) -> Iterator[Trained]:
-    """Load a run's best checkpoint, or the one in a file, with a part of a split of its own or another feature file."""
+def opened(path: Path, features: Path | None) -> Iterator[Trained]:
+    """Load a run's best checkpoint, or the one in a file, and open its own or another feature file."""
     folder = checkpoint.folder_of(path)
     trained, found = read(folder), checkpoint.load(checkpoint.best(path))
     run = replace(trained, data=replace(trained.data, features=features or trained.data.features))
     device = device_for(run)
     with Features.open(run.data.features) as there:
         check_streams(trained.seen, there, run.data.streams)
-        corpus = corpus_of(run, there, part or part_to_test(run, there))
-        words = words_of(run, corpus, folder)
-        model = model_of(run, corpus.dim, words).to(device)
+        words = words_of(run, (), folder)
+        model = model_of(run, sum(there.stream(name).dim for name in run.data.streams), words).to(device)
         loop.load_weights(model, found["model"])
-        yield Trained(trained, run, found["step"], words, model, on_device(run, corpus, words, device))
+        yield Trained(trained, run, found["step"], words, model.eval(), there)

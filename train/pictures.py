@@ -36,6 +36,19 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class Album:
+    """A folder for pictures."""
+
+    folder: Path
+    kind: str = "svg"
+    """Or png."""
+
+    def file(self, name: str) -> Path:
+        """Return the file for the picture called `name`, which may be any id."""
+        return self.folder / f"{name.replace('/', '_')}.{self.kind}"
+
+
+@dataclass(frozen=True)
 class Query:
     """A row of a timeline: a query, or a step of a task."""
 
@@ -174,10 +187,12 @@ def similarity(
         axis.set_yticks(every, [str(clip + 1) for clip in every])
 
 
-def histograms(path: Path, positive: NDArray[Any], negative: NDArray[Any], title: str = "") -> None:
-    """Draw how like matched and unmatched pairs are (LocVTP, Figure 5c), each as a density. NaN is left out."""
-    both = {"matched": (positive, BLUE), "unmatched": (negative, ORANGE)}
-    found = {name: (values[np.isfinite(values)], colour) for name, (values, colour) in both.items()}
+def histograms(path: Path, similarities: Mapping[str, NDArray[Any]], title: str = "") -> None:
+    """Draw how like pairs of several kinds are (LocVTP, Figure 5c), each as a density. NaN is left out."""
+    found = {
+        name: (values[np.isfinite(values)], colour)
+        for (name, values), colour in zip(similarities.items(), PALETTE, strict=False)
+    }
     everything = np.concatenate([values.ravel() for values, _ in found.values()])
     with _figure(path, (5.5, 3.2), title) as figure:
         if not len(everything):

@@ -20,6 +20,10 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("t_min", "t_max", "nms"), (0, 1)),
     **dict.fromkeys(("tau", "gamma"), (ABOVE_0, math.inf)),
     **dict.fromkeys(("ema", "hold_out", "dropout"), (0, BELOW_1)),
+    **dict.fromkeys(("window", "stride"), (0, math.inf)),
+    **dict.fromkeys(("splits", "per_task", "epochs", "rows"), (1, math.inf)),
+    "train_share": (0, BELOW_1),
+    "share": (ABOVE_0, BELOW_1),
     "start": (0, 1),
     "max_text_tokens": (3, math.inf),  # the first, a word, the last
 }

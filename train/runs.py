@@ -13,7 +13,7 @@ from torch import nn
 
 from pipeline.errors import BadFeatureFile, BadSetting
 from pipeline.store import Features
-from train import checkpoint, curves, data, grounding, loop, processes, retrieving, seen
+from train import checkpoint, curves, data, loop, processes, seen, tasks
 from train.config import Run, read
 from train.data import Corpus
 from train.loading import Loaded, Parts, corpus_of, device_for, made_from, model_of, on_device, words_of
@@ -26,10 +26,6 @@ log = logging.getLogger(__name__)
 
 FILES = ("last.pt", "best.pt", "metrics.jsonl", "results.json", "curves.svg", "tokenizer.json", "settings.json")
 """What a run leaves in its folder."""
-
-
-JUDGES: dict[str, Any] = {"retrieval": retrieving, "grounding": grounding}
-"""How the steps of a run are compared and its results found, by task."""
 
 
 def start(run: Run, folder: Path, force: bool = False) -> dict[str, Any]:
@@ -85,7 +81,7 @@ def _first(run: Run, features: Features, folder: Path | None = None) -> tuple[Co
     """Return the part to train on, and the text encoder, whose words may be those of that part."""
     corpus = corpus_of(run, features, run.parts[0])
     start = run.fit.start_from
-    return corpus, words_of(run, corpus, folder or (start if start is None or start.is_dir() else start.parent))
+    return corpus, words_of(run, corpus.texts, folder or (start if start is None or start.is_dir() else start.parent))
 
 
 def _train(
@@ -110,13 +106,13 @@ def _train(
 
     def value(net: nn.Module) -> float:
         assert val is not None
-        return float(JUDGES[run.task].selection(run, net, val))
+        return float(tasks.get(run.task).selection(run, net, val))
 
     loop.fit(run, state, train.corpus, train.pieces, folder, value if val else None)
     if (folder / "best.pt").exists():
         loop.load_weights(state.evaluated, checkpoint.load(folder / "best.pt", device)["model"])
     test = on_device(run, corpus_of(run, features, run.parts[2]), words, device) if run.parts[2] else None
-    judged = JUDGES[run.task].results(run, state.evaluated, Parts(train, val, test))
+    judged = tasks.get(run.task).results(run, state.evaluated, Parts(train, val, test))
     results = {**made_from(run), "step": state.best_step or state.step, **judged}
     if processes.rank() == 0:
         curves.draw(folder)

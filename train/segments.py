@@ -3,7 +3,7 @@
     y = labels(seconds, spans, numbers)                     # (T,), 0 is background
     head = fit(x, y, classes=779, settings=Fitting())       # or `threshold` and `zero_shot`, by text
     result = scores(head.logits(x_test).argmax(1).numpy(), y_test, classes=779)
-    print(table(result))
+    print(table(result.as_dict()))
 
 Source: Tang et al., "COIN", CVPR 2019, with the protocol of VideoCLIP (Xu et al., EMNLP 2021): 778 steps and
 background, a label for every second of the whole video, frame accuracy over all seconds of all test videos.
@@ -145,19 +145,19 @@ def _measures(
     return np.stack([part.sum(-1) / (size or np.nan) for part, size in parts], axis=-1)
 
 
-def table(result: Segmentation) -> Table:
-    """Return a table of all accuracies, each beside what one class reaches, and of what they are of."""
+def table(result: dict[str, Any]) -> Table:
+    """Return a table of `Segmentation.as_dict()`: all accuracies, beside what one class reaches, and of what."""
     found = Table(title="action segmentation, accuracy in %", title_justify="left", caption_justify="left")
     found.add_column("")
     found.add_column("accuracy", justify="right")
     found.add_column("always one class", justify="right")
     names = ("all seconds (frame accuracy)", "foreground", "mean class", "mean class, foreground")
-    values = dataclasses.astuple(result.accuracy), dataclasses.astuple(result.best_constant)
+    values = (result[of].values() for of in ("accuracy", "best_constant"))
     for name, own, best in zip(names, *values, strict=True):
         found.add_row(name, f"{100 * own:.1f}", f"{100 * best:.1f}")
     found.caption = (
-        f"{result.seconds:,} seconds, {100 * result.background:.1f} % of them background, of {result.classes} classes; "
-        f"{result.unpredicted:,} without a prediction count as wrong"
+        f"{result['seconds']:,} seconds, {100 * result['background']:.1f} % of them background, of {result['classes']} "
+        f"classes; {result['unpredicted']:,} without a prediction count as wrong"
     )
     return found
 

@@ -45,6 +45,11 @@ class Taco:
     detach: bool = False
     """No gradients through these iterations."""
 
+    @property
+    def contextual(self) -> bool:
+        """Whether a video token knows of the others."""
+        return self.video_layers > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Locvtp:
@@ -85,6 +90,11 @@ class Locvtp:
     dropout: float = 0.0
     """In attention and perceptrons."""
 
+    @property
+    def contextual(self) -> bool:
+        """Whether a video token knows of the others."""
+        return self.clip_layers > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ncl:
@@ -104,6 +114,11 @@ class Ncl:
     """Temperature with which training begins; it is learnt."""
     dropout: float = 0.0
     """In the sequence transformer."""
+
+    @property
+    def contextual(self) -> bool:
+        """Whether a video token knows of the others."""
+        return self.head == "transformer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +160,65 @@ class Spans:
     """In attention and perceptrons."""
     nms: float = 0.5
     """Overlap above which the worse of two moments is left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """How a video encoder goes over a whole video; one that sees rows one by one needs no windows."""
+
+    window: float = 0.0
+    """Seconds that the video encoder sees at once; 0: as many as it was trained on at most."""
+    stride: float = 0.0
+    """Seconds from one window to the next; 0: half a window. What windows share is averaged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """Step localisation."""
+
+    splits: int = 5
+    """Random splits, of which mean and spread are given."""
+    per_task: int = 30
+    """Videos of each task that are not tested but choose the temperature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segmenting:
+    """Action segmentation."""
+
+    epochs: int = 10
+    """Of the linear head over all seconds of training videos."""
+    batch: int = 1024
+    """Seconds in a batch."""
+    lr: float = 3e-3
+    """Adam's rate at the beginning; it falls to 0 linearly."""
+    weight_decay: float = 0.0
+    """Adam's."""
+    seed: int = 0
+    """Of the order of the seconds, and of --train-share."""
+    train_share: float = 0.0
+    """Train on this share of the part's videos, drawn by chance, and test on the others; 0: the split's own parts."""
+    zero_shot: bool = False
+    """No training: a second is of the step whose text it is most like, or background below a threshold."""
+    threshold_by: Literal["balanced", "frame"] = "balanced"
+    """What that threshold is chosen by on training videos: background and foreground alike, or frame accuracy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probing:
+    """Probes."""
+
+    clips: int = 5
+    """Equidistant rows of a video, of which order and distance are probed."""
+    labels: str = ""
+    """Probe these instead: `clips`, the labels that the data set gives its clips; or a CSV file of ID,LABEL, of clips
+    or videos."""
+    rows: int = 64
+    """Rows of a clip that the attentive probe sees at most: averages of equal spans of longer ones."""
+    share: float = 0.8
+    """Of the videos to train on, drawn by chance, where no split is named."""
+    seed: int = 0
+    """Of that draw, and of the attentive probe."""
 
 
 METHODS: dict[str, type[Any]] = {"taco": Taco, "locvtp": Locvtp, "ncl": Ncl, "tan2d": Tan2d, "spans": Spans}

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pipeline.errors import BadSetting, MissingWeights
 from train import scratch
 from train.config import IdfNorm, Pool, TextPool
-from train.data import Corpus, Words
+from train.data import Words
 from train.encoders import pooled
 from train.packing import by_length
 from train.wordpieces import spread
@@ -160,13 +160,13 @@ class Text:
 
 def load(
     name: str,
-    corpus: Corpus,
+    texts: Sequence[str],
     seed: int = 0,
     tokenizer_json: str = "",
     pool: TextPool = "auto",
     glove: Path | None = None,
 ) -> Text:
-    """Return the text encoder called `name`, pretrained but for `tiny` and `lstm`, whose words are those of `corpus`.
+    """Return the text encoder called `name`, pretrained but for `tiny` and `lstm`, whose words are those of `texts`.
 
     `tokenizer_json`: the tokenizer of one of these that was trained before. `glove`: word vectors for `lstm`. Raises
     MissingWeights.
@@ -179,7 +179,7 @@ def load(
     # What it says of a network that is not there, the error below says shorter.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     if name in scratch.MADE:
-        tokenizer, net, dim = scratch.make(name, corpus.texts, seed, tokenizer_json, glove)
+        tokenizer, net, dim = scratch.make(name, texts, seed, tokenizer_json, glove)
         return Text(name, tokenizer, Encoder(net, dim, _or(pool, "first" if name == scratch.TINY else "last")))
     place = _place(name)
     try:

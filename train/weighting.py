@@ -11,8 +11,8 @@ from itertools import product
 from torch import Tensor
 
 from pipeline.errors import unknown
+from train import ranking
 from train.data import Corpus
-from train.tasks import retrieval
 
 GRID = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Weights of a level beside the first one, whose weight is 1, or 0 if it is left out."""
@@ -29,9 +29,9 @@ def choose(scores: dict[str, Tensor], corpus: Corpus) -> dict[str, float]:
     if len(levels) < 2:
         return {}
     ways = (dict(zip(levels, some, strict=True)) for some in product((1.0, 0.0), *[GRID] * (len(levels) - 1)))
-    best, value = {}, retrieval.selection({own: scores[own]}, corpus)
+    best, value = {}, ranking.selection({own: scores[own]}, corpus)
     for way in (way for way in ways if any(way.values())):
-        found = retrieval.selection({CHOSEN: weighed(scores, way)}, corpus)
+        found = ranking.selection({CHOSEN: weighed(scores, way)}, corpus)
         if found > value:
             best, value = way, found
     return best

@@ -48,7 +48,7 @@ def _run(command: Command, dry: bool) -> int:
         _check_command(command)
     if command.makes is not None and command.makes.exists():
         return 0
-    if command.makes is not None and command.folder is not None and (command.folder / "settings.json").exists():
+    if command.resumes and command.makes is not None and command.makes.with_name("settings.json").exists():
         command = Command(command.step, ("train", "resume", str(command.folder)))
     print(f"\n$ {shlex.join(command.words)}", flush=True)
     if dry:

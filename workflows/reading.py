@@ -2,8 +2,8 @@
 
     about = "what it is, in a line"
     source = "TACo, Table 3"              # where the numbers in `expect` are from
-    columns = ["R@1", "MdR"]              # of the results table
-    level = "fused"                       # which score the table shows; a row may have another one
+    columns = ["R@1", "MdR"]              # of the results table; `recipe.TASKS` has those of each task
+    level = "fused"                       # which score of retrieval the table shows; a row may have another one
     seeds = 3                             # runs of each row
 
     [[steps]]                             # runs once
@@ -21,8 +21,9 @@
 
 `about` and `steps` are all that must be there. Neighbouring steps with placeholders run row by row; a step runs for the
 rows that have all its variables, and one with {seed} alone runs once for each seed. {run} is the row's folder,
-`runs/NAME/LABEL-SEED`; rows with the same `run = "…"` share theirs. A row's numbers are those of its last `train` or
-`train evaluate`.
+`runs/NAME/LABEL-SEED`; rows with the same `run = "…"` share theirs. A row's numbers are those that its last command of
+`train` writes: results.json of a run, `--out FILE` of `evaluate` and `probe`. Only retrieval has a `level` and a
+`direction`; columns of the other tasks may stand in one table, of which each row fills those of its own task.
 """
 
 from __future__ import annotations
@@ -33,10 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import BadSetting, unknown
-from workflows.recipe import PROGRAMS, Command, Recipe, Row, Step, jobs, results
+from workflows.recipe import PROGRAMS, TASKS, Command, Recipe, Row, Step, jobs, results
 
 HERE = Path(__file__).parent
-COLUMNS = ("R@1", "R@5", "R@10", "R@50", "MdR", "MnR")
 DIRECTIONS = ("t2v", "v2t", "v2t, best")
 RECIPE: dict[str, type] = {
     "about": str, "source": str, "columns": list, "level": str, "direction": str, "seeds": int, "steps": list,
@@ -70,6 +70,7 @@ def load(path: Path) -> Recipe:
         for name in ("steps", "rows"):
             if odd := [one for one in found.get(name, ()) if not isinstance(one, dict)]:
                 raise BadSetting(f"{name}: {odd[0]!r} is no table; write [[{name}]]")
+        _check_columns(found.get("columns", []), bool(found.get("rows")))
         recipe = Recipe(
             path.stem, found["about"], found.get("source", ""), tuple(found.get("columns", ())), found.get("seeds", 1),
             tuple(_step(step) for step in found["steps"]), tuple(_row(row, found) for row in found.get("rows", ())),
@@ -93,6 +94,21 @@ def _check_keys(where: str, found: dict[str, Any], known: dict[str, type], neede
             raise BadSetting(f"{where}{key} is missing")
 
 
+def _check_columns(columns: list[Any], rows: bool) -> None:
+    """Refuse a table that no results can fill."""
+    known = [column for task in TASKS.values() for column in task]
+    if odd := [column for column in columns if column not in known]:
+        raise BadSetting(f"columns: unknown '{odd[0]}'; there are: {', '.join(known)}")
+    if rows and not columns:
+        raise BadSetting("columns is missing, and there are rows")
+    if _retrieves(columns) and (others := [column for column in columns if column not in TASKS["retrieval"]]):
+        raise BadSetting(f"columns: '{others[0]}' is not of retrieval, as others are; make a recipe of its own")
+
+
+def _retrieves(columns: list[Any]) -> bool:
+    return any(column in TASKS["retrieval"] for column in columns)
+
+
 def _step(found: dict[str, Any]) -> Step:
     where = f"step '{found.get('name', '')}': "
     _check_keys(where, found, STEP, ("name", "run"))
@@ -106,17 +122,26 @@ def _row(found: dict[str, Any], recipe: dict[str, Any]) -> Row:
     where = f"row '{found.get('label', '')}': "
     variables = {key: value for key, value in found.items() if key not in ROW}
     given = {key: recipe[key] for key in ("level", "direction") if key in recipe} | found
-    _check_keys(where, given, ROW | dict.fromkeys(variables, str), ("label", "level"))
-    folder = found.get("run", found["label"])
-    expect, direction = found.get("expect", {}), given.get("direction", "t2v")
-    if direction not in DIRECTIONS:
-        raise BadSetting(f"{where}direction = {direction!r}: expected {' or '.join(map(repr, DIRECTIONS))}")
+    columns = recipe["columns"]
+    _check_keys(where, given, ROW | dict.fromkeys(variables, str), ("label", "level")[: 1 + _retrieves(columns)])
+    level, direction = _score(where, given, _retrieves(columns))
+    expect = found.get("expect", {})
     for column, value in expect.items():
-        if column not in recipe.get("columns", ()):
+        if column not in columns:
             raise BadSetting(f"{where}expect has '{column}', which is not in columns")
         if not isinstance(value, (int, float)):
             raise BadSetting(f"{where}expect, {column} = {value!r}: expected a number")
-    return Row(found["label"], _slug(folder), variables, given["level"], direction, expect)
+    return Row(found["label"], _slug(found.get("run", found["label"])), variables, level, direction, expect)
+
+
+def _score(where: str, given: dict[str, Any], retrieves: bool) -> tuple[str, str]:
+    """Return level and direction of a row's score; '' for tasks that have none."""
+    if not retrieves and (odd := [key for key in ("level", "direction") if key in given]):
+        raise BadSetting(f"{where}{odd[0]} is for columns of retrieval, {', '.join(TASKS['retrieval'])}; leave it out")
+    direction = given.get("direction", "t2v") if retrieves else ""
+    if retrieves and direction not in DIRECTIONS:
+        raise BadSetting(f"{where}direction = {direction!r}: expected {' or '.join(map(repr, DIRECTIONS))}")
+    return given.get("level", ""), direction
 
 
 def _slug(text: str) -> str:
@@ -129,10 +154,6 @@ def _check(recipe: Recipe) -> None:
     for what, values in (("steps", [s.name for s in recipe.steps]), ("rows", [row.label for row in recipe.rows])):
         if twice := {value for value in values if values.count(value) > 1}:
             raise BadSetting(f"{what}: '{twice.pop()}' is there twice")
-    if odd := set(recipe.columns) - set(COLUMNS):
-        raise BadSetting(f"columns: unknown '{odd.pop()}'; there are: {', '.join(COLUMNS)}")
-    if recipe.rows and not recipe.columns:
-        raise BadSetting("columns is missing, and there are rows")
     _check_variables(recipe)
     _check_runs(recipe)
 
@@ -163,5 +184,6 @@ def _check_runs(recipe: Recipe) -> None:
             if place is not None and made.setdefault(place, command) != command:
                 raise BadSetting(f"step '{command.step}': two different runs in one place, --out {place}")
     for step in recipe.steps:
-        if step.run.startswith("train --") and step.variables and "seed" not in step.variables:
+        fills = Command(step.name, tuple(step.run.split())).folder is not None
+        if fills and step.variables and not re.search(r"--seed[ =]\{seed\}", step.run):
             raise BadSetting(f"step '{step.name}': trains for each seed, but has no --seed {{seed}}")

@@ -15,8 +15,36 @@ from pathlib import Path
 
 from pipeline.errors import BadSetting
 
-PROGRAMS = {"pipeline ": "pipeline.cli", "train ": "train.cli", "python -m workflows.planted ": "workflows.planted"}
+PROGRAMS = {
+    "pipeline ": "pipeline.cli",
+    "train ": "train.cli",
+    "python -m workflows.planted ": "workflows.planted",
+    "python -m workflows.synthetic ": "workflows.synthetic",
+}
 """How a step may begin, and the module that runs then."""
+TASKS: dict[str, tuple[str, ...]] = {
+    "retrieval": ("R@1", "R@5", "R@10", "R@50", "MdR", "MnR"),
+    "grounding": (*(f"R@{n} IoU={m}" for n in (1, 5) for m in (0.1, 0.3, 0.5, 0.7)), "mIoU"),
+    "steps": ("recall", "recall with features", "uniform", "uniform with features"),
+    "segmentation": (
+        "frame accuracy",
+        "foreground",
+        "mean class",
+        "mean class, foreground",
+        "majority",
+        "majority, foreground",
+    ),
+    "probes": ("order", "distance", "linear", "attentive"),
+}
+"""Task to what a table may show of its results."""
+RUNS = {"train -": "runs/run", "train ground ": "runs/ground", "train segment ": "runs/segment"}
+"""Commands that fill a folder, by how they begin, and which one without --out."""
+RESUMED = ("train -", "train ground ")
+"""Those of them that `train resume` goes on with."""
+MAKERS = (
+    "train evaluate ", "train probe ", "train export-features ", "pipeline join ", "python -m workflows.synthetic ",
+)  # fmt: skip
+"""Commands that write a file, --out, and need not do it again."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +74,9 @@ class Row:
     variables: dict[str, str]
     level: str
     direction: str
+    """Of retrieval's scores; both are '' for other tasks."""
     expect: dict[str, float]
-    """Column to number; recalls in per cent."""
+    """Column to number; in per cent, but for ranks."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +105,26 @@ class Command:
     words: tuple[str, ...]
 
     @property
+    def text(self) -> str:
+        """Return the words in one, with a blank after each."""
+        return " ".join(self.words) + " "
+
+    @property
     def program(self) -> tuple[str, ...]:
         """Return the module to run, and its arguments."""
-        text = " ".join(self.words) + " "
-        begin, module = next((begin, module) for begin, module in PROGRAMS.items() if text.startswith(begin))
+        begin, module = next((begin, module) for begin, module in PROGRAMS.items() if self.text.startswith(begin))
         return module, *self.words[len(begin.split()) :]
 
     @property
     def folder(self) -> Path | None:
         """Return the folder of the run that the command begins, or None."""
-        begins = self.words[0] == "train" and "".join(self.words[1:2]).startswith("-")
-        return Path(self._value("--out") or "runs/run") if begins else None
+        usual = next((folder for begin, folder in RUNS.items() if self.text.startswith(begin)), None)
+        return Path(self._value("--out") or usual) if usual else None
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether `train resume` goes on with what the command has begun."""
+        return self.text.startswith(RESUMED)
 
     @property
     def makes(self) -> Path | None:
@@ -94,7 +132,7 @@ class Command:
         if self.folder is not None:
             return None if "--force" in self.words else self.folder / "results.json"
         out = self._value("--out")
-        return Path(out) if out and self.words[:2] in (("train", "evaluate"), ("pipeline", "join")) else None
+        return Path(out) if out and self.text.startswith(MAKERS) else None
 
     def _value(self, flag: str) -> str:
         for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
@@ -147,9 +185,13 @@ def _filled(step: Step, values: dict[str, str]) -> Command:
 
 
 def results(recipe: Recipe, row: Row, seed: int) -> Path:
-    """Return the file with a row's numbers: what its last `train` or `train evaluate --out FILE` writes."""
+    """Return the file with a row's numbers: what its last `train` command writes, but for `export-features`."""
     steps = [step for step in recipe.steps if step.runs == "row"]
-    made = [command.makes for command in _commands(recipe, row, seed, steps) if command.words[0] == "train"]
+    trains = [command for command in _commands(recipe, row, seed, steps) if command.words[0] == "train"]
+    made = [command.makes for command in trains if command.words[1] != "export-features"]
     if not made or made[-1] is None:
-        raise BadSetting(f"row '{row.label}': its last step is neither a `train` nor a `train evaluate --out FILE`")
+        raise BadSetting(
+            f"row '{row.label}': its last step is none with results: train, train ground, train segment, or train "
+            "evaluate and train probe with --out FILE"
+        )
     return made[-1]

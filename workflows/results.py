@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -14,9 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipeline.errors import BadSetting
-from workflows.recipe import Recipe, Row, results
+from workflows.recipe import TASKS, Recipe, Row, results
 
 OURS, EXPECTED = "#31688e", "#b5442e"
+RANKS = ("MdR", "MnR")
+"""Columns that are no fractions: less is better."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Line:
 
     row: Row
     ours: dict[str, list[float]]
-    """Column to a number for each seed that has results; recalls in per cent."""
+    """Column to a number for each seed that has one; in per cent, but for ranks."""
     seeds: int
     """Seeds that are asked for."""
     notes: tuple[str, ...]
@@ -38,13 +41,13 @@ class Line:
 
 
 def collect(recipe: Recipe, seeds: int) -> list[Line]:
-    """Return a line for each row, of those results that are there. Raises BadSetting for a score they do not have."""
+    """Return a line for each row, of those results that are there. Raises BadSetting for numbers they do not have."""
     lines = []
     for row in recipe.rows:
         paths = [path for path in (results(recipe, row, seed) for seed in range(seeds)) if path.exists()]
-        found = [_scores(path, row) for path in paths]
+        found = [_read(path, row, recipe.columns) for path in paths]
         ours = {
-            column: [one[column] * (100 if column.startswith("R@") else 1) for one in found]
+            column: [one[column] * (1 if column in RANKS else 100) for one in found if column in one]
             for column in recipe.columns
         }
         lines.append(Line(row, ours, seeds, _notes(recipe, row, found)))
@@ -53,16 +56,27 @@ def collect(recipe: Recipe, seeds: int) -> list[Line]:
 
 def _notes(recipe: Recipe, row: Row, found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     unknown = ["expected: not known"] if recipe.source and not row.expect else []
-    used = ["uses test queries"] if any(one["uses_test_queries"] for one in found) else []
-    return tuple(dict.fromkeys([*unknown, *used, *(one["note"] for one in found if one["note"])]))
+    used = ["uses test queries"] if any(one.get("uses_test_queries") for one in found) else []
+    return tuple(dict.fromkeys([*unknown, *used, *(one["note"] for one in found if one.get("note"))]))
 
 
-def _scores(path: Path, row: Row) -> dict[str, Any]:
-    """Return the results of the row's score and direction."""
+def _read(path: Path, row: Row, columns: Sequence[str]) -> dict[str, Any]:
+    """Return a row's numbers, and of retrieval what must be known of them. Raises BadSetting where there are none."""
     try:
-        there = json.loads(path.read_text(encoding="utf-8")).get("scores", {})
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BadSetting(f"{path}: {error}; delete it and run the recipe again") from error
+    if row.level:
+        return _score_of(path, row, found.get("scores", {}))
+    numbers = found.get("numbers", {})
+    if not set(numbers) & set(columns):
+        known = f"results of {found.get('task', 'an unknown task')}, with {', '.join(numbers) or 'no numbers'}"
+        raise BadSetting(f"row '{row.label}': {path} has none of the columns; there are {known}")
+    return {name: value for name, value in numbers.items() if value is not None and not isnan(value)}
+
+
+def _score_of(path: Path, row: Row, there: dict[str, Any]) -> dict[str, Any]:
+    """Return the results of the row's score and direction."""
     convention = "best_caption" if row.direction.endswith("best") else ""
     for found in there.get(row.level, ()):
         best = "best_caption" if found["convention"] == "best_caption" else ""
@@ -73,7 +87,7 @@ def _scores(path: Path, row: Row) -> dict[str, Any]:
 
 
 def _score(row: Row) -> str:
-    return f"{row.level}, {row.direction}"
+    return f"{row.level}, {row.direction}" if row.level else ""
 
 
 def _cells(lines: Sequence[Line], columns: Sequence[str]) -> list[list[str]]:
@@ -103,9 +117,10 @@ def _runs(line: Line) -> str:
 
 def _said(recipe: Recipe, lines: Sequence[Line]) -> str:
     scores = {_score(line.row) for line in lines}
-    score = f" Score: {scores.pop()}." if len(scores) == 1 else ""
+    score = f" Score: {scores.pop()}." if len(scores) == 1 and scores != {""} else ""
     expected = f" Expected: {recipe.source}." if recipe.source else ""
-    return f"{'Ours / expected' if expected else 'Ours'}, mean ± sd over seeds, recalls in per cent.{expected}{score}"
+    what = "recalls in per cent" if set(recipe.columns) & set(TASKS["retrieval"]) else "in per cent"
+    return f"{'Ours / expected' if expected else 'Ours'}, mean ± sd over seeds, {what}.{expected}{score}"
 
 
 def markdown(recipe: Recipe, lines: Sequence[Line]) -> str:
@@ -157,15 +172,15 @@ def draw(recipe: Recipe, lines: Sequence[Line], path: Path) -> None:
 
 def _panel(axis: Any, column: str, lines: Sequence[Line]) -> None:
     """Draw one column; every panel has the two clouds of dots, also where they are empty, for the legend."""
-    done = [(at, line.ours[column]) for at, line in enumerate(lines) if line.done]
+    done = [(at, line.ours[column]) for at, line in enumerate(lines) if line.ours[column]]
     known = [(at, line.row.expect[column]) for at, line in enumerate(lines) if column in line.row.expect]
     axis.scatter([mean(values) for _, values in done], [at for at, _ in done], color=OURS, s=28, zorder=3)
     axis.scatter([x for _, x in known], [at for at, _ in known], marker="d", edgecolors=EXPECTED, facecolors="none")
     for at, values in done:
         if len(values) > 1:
             axis.hlines(at, mean(values) - stdev(values), mean(values) + stdev(values), color=OURS, lw=1.5)
-    axis.set_title(f"{column} (%)" if column.startswith("R@") else f"{column} (less is better)", fontsize=10)
-    axis.set_xlim(left=0)
+    axis.set_title(f"{column} (less is better)" if column in RANKS else f"{column} (%)", fontsize=10)
+    axis.set_xlim(0, 1.05 * axis.get_xlim()[1])  # no dot is cut off
     axis.grid(axis="y", lw=0.4)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)

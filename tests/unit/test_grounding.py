@@ -31,7 +31,7 @@ def test_what_queries_ask_for(file: Path) -> None:
         start = float(opened["clips/start"][1])
     assert corpus.asked.spans[at, 0].tolist() == pytest.approx([start / 20, 1])
     assert corpus.clips[int(corpus.clip[at])] == "v000"
-    batch_of = text.pieces(text.load("lstm", corpus).tokenizer, corpus.texts, None, 10)
+    batch_of = text.pieces(text.load("lstm", corpus.texts).tokenizer, corpus.texts, None, 10)
     batch = batches.make(
         corpus, batch_of, torch.tensor([at, 5]), Data(features=file, max_video_tokens=256, long="bins")
     )
@@ -102,7 +102,7 @@ def test_word_vectors_that_are_given(file: Path, tmp_path: Path) -> None:
     corpus = data.load(Features.open(file), "g/train", words=False, whole=True)
     path = tmp_path / "glove.txt"
     path.write_text("red 1 2 3\nwhen 4 5 6\n. . 7 8 9\n", encoding="utf-8")
-    words = text.load("lstm", corpus, glove=path)
+    words = text.load("lstm", corpus.texts, glove=path)
     table = words.encoder.net.words  # type: ignore[union-attr]
     assert table.weight[words.tokenizer.vocab["red"]].tolist() == [1, 2, 3]  # type: ignore[union-attr,index,operator]
     assert not table.weight[words.tokenizer.vocab["blue"]].any()  # type: ignore[union-attr,index,operator]
@@ -113,4 +113,4 @@ def test_word_vectors_that_are_given(file: Path, tmp_path: Path) -> None:
     for content, message in (("red 1 2 x\n", "is not a word and its numbers"), ("crimson 1 2\n", "none of our words")):
         path.write_text(content)
         with pytest.raises(Exception, match=message):
-            text.load("lstm", corpus, glove=path)
+            text.load("lstm", corpus.texts, glove=path)

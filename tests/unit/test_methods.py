@@ -30,7 +30,7 @@ def made(file: Path, settings: Any, captions: list[int] = CAPTIONS, words: bool 
     name = {Taco: "taco", Locvtp: "locvtp", Ncl: "ncl"}[type(settings)]
     run = Run(Data(features=file, text_encoder="tiny"), Fit(), name, settings, ("s/train", "", ""))
     corpus = data.load(Features.open(file), "s/train")
-    encoder = text.load("tiny", corpus)
+    encoder = text.load("tiny", corpus.texts)
     found = text.pieces(encoder.tokenizer, corpus.texts, corpus.words if words else None, 30)
     torch.manual_seed(0)
     model = methods.get(name).Model(settings, run.data, corpus.dim, encoder.encoder).double().eval()

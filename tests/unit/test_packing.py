@@ -136,7 +136,7 @@ def test_a_pair_is_fused_alike_whatever_it_is_fused_beside(padded: tuple[Tensor,
 
 def test_captions_of_like_length_go_through_the_text_encoder_together(tmp_path: Path) -> None:
     corpus = data.load(Features.open(make(tmp_path / "f.h5")), "s/train")
-    words = text.load("tiny", corpus)
+    words = text.load("tiny", corpus.texts)
     found = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30)
     encoder = words.encoder.eval()
     batch = found.batch(torch.arange(20))

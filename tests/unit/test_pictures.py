@@ -48,7 +48,8 @@ def draw_similarity(path: Path) -> None:
 
 def draw_histograms(path: Path) -> None:
     draw = np.random.default_rng(0)
-    histograms(path, draw.normal(0.5, 0.1, 200), draw.normal(0.1, 0.1, (30, 20)), title="with the fine loss")
+    both = {"matched": draw.normal(0.5, 0.1, 200), "unmatched": draw.normal(0.1, 0.1, (30, 20))}
+    histograms(path, both, title="with the fine loss")
 
 
 DRAWN: dict[Callable[[Path], None], list[str]] = {
@@ -222,8 +223,11 @@ ODD: dict[str, tuple[Callable[[Path], None], str]] = {
     "no words": (lambda path: similarity(path, np.zeros((2, 0)), [], np.zeros((2, 0), bool)), "no words"),
     "one word": (lambda path: similarity(path, np.ones((1, 1)), ["a"], np.ones((1, 1), bool)), "a"),
     "no numbers": (lambda path: similarity(path, np.full((1, 1), np.nan), ["a"], np.ones((1, 1), bool)), "a"),
-    "no pairs": (lambda path: histograms(path, np.array([]), np.array([np.nan])), "no pairs"),
-    "no unmatched": (lambda path: histograms(path, np.array([0.5, np.nan]), np.array([])), "matched (1), mean 0.50"),
+    "no pairs": (lambda path: histograms(path, {"matched": np.array([]), "unmatched": np.array([np.nan])}), "no pairs"),
+    "no unmatched": (
+        lambda path: histograms(path, {"matched": np.array([0.5, np.nan]), "unmatched": np.array([])}),
+        "matched (1), mean 0.50",
+    ),
 }
 
 

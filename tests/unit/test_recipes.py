@@ -1,22 +1,13 @@
 """Recipes: what is refused, what is run, in which order, and the table that comes of it."""
 
-import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import extractors
-from pipeline import datasets
-from pipeline.cli import app as pipeline_app
 from pipeline.errors import BadSetting, UnknownName
-from train.cli import app as train_app
-from train.presets import PRESETS, expanded
-from train.tasks.retrieval import COLUMNS
+from tests.unit.recipes import noted, put
 from workflows import __main__ as program
-from workflows import planted, reading, results
+from workflows import reading, results
 from workflows.recipe import Command, jobs
 
 WHOLE = """
@@ -119,7 +110,9 @@ def test_steps_run_once_for_each_seed_or_row_by_row_and_what_rows_share_only_onc
         ("seeds = 2", "sseds = 2", "unknown key 'sseds'; there are: about, source,"),
         ("seeds = 2", "seeds = ", "line"),
         ('columns = ["R@1", "MdR"]', 'columns = ["R@1", "MdR", "R@2"]', "columns: unknown 'R@2'; there are: R@1,"),
-        ('columns = ["R@1", "MdR"]', "", "row 'L1 alone': expect has 'R@1', which is not in columns"),
+        ('columns = ["R@1", "MdR"]', "", "columns is missing, and there are rows"),
+        ('"MdR"]', '"recall"]', "columns: 'recall' is not of retrieval, as others are; make a recipe of its own"),
+        ('columns = ["R@1", "MdR"]', 'columns = ["mIoU"]', "row 'L1 alone': level is for columns of retrieval, R@1,"),
         ("MdR = 6", "MnR = 6", "row 'L1 alone': expect has 'MnR', which is not in columns"),
         ("MdR = 6", 'MdR = "6"', "row 'L1 alone': expect, MdR = '6': expected a number"),
         ('level = "fused"', "", "row 'L1 alone': level is missing"),
@@ -134,7 +127,7 @@ def test_steps_run_once_for_each_seed_or_row_by_row_and_what_rows_share_only_onc
         ('losses = "--parts L1"', "losses = 3", "row 'L1 alone': losses = 3: expected str"),
         ('losses = "--parts L1"', 'seed = "3"', "row 'L1 alone': seed is set by `seeds`"),
         ('label = "all: the sum"', 'label = "L1 alone"', "rows: 'L1 alone' is there twice"),
-        ('data = "toy"\nlosses = "--parts L1"', 'data = "toy"', "row 'L1 alone': its last step is neither"),
+        ('data = "toy"\nlosses = "--parts L1"', 'data = "toy"', "row 'L1 alone': its last step is none with results"),
         ("--seed {seed} --out {run}", "--out {run}", "step 'train': trains for each seed, but has no --seed {seed}"),
         ("--seed {seed} --out {run}", "--seed {seed} --out x", "step 'train': two different runs in one place"),
         ("{run}/part.json", "part.json", "step 'evaluate': two different runs in one place, --out part.json"),
@@ -157,16 +150,7 @@ def test_a_recipe_that_is_not_there(tmp_path):
 
 @pytest.fixture
 def ran(monkeypatch):
-    """The commands that would have been run, of which none is; `codes` holds what a program returns."""
-    found: list[str] = []
-    codes: dict[str, int] = {}
-
-    def call(words, check):
-        found.append(" ".join(words[2:]))
-        return subprocess.CompletedProcess(words, codes.get(words[2], 0))
-
-    monkeypatch.setattr(program.subprocess, "run", call)
-    return found, codes
+    return noted(monkeypatch)
 
 
 def test_from_leaves_out_what_comes_before(recipe, ran):
@@ -241,12 +225,6 @@ def result(direction: str, first: float, median: float, note: str = "", oracle: 
     return {**found, "uses_test_queries": oracle, "R@1": first, "MdR": median}
 
 
-def put(place: str, scores: dict) -> None:
-    path = Path("runs/mine") / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"scores": scores}), encoding="utf-8")
-
-
 def test_the_table_of_made_up_results(recipe):
     put("L1-alone-0/results.json", {"fused": [result("t2v", 0.1, 7), result("v2t", 0.9, 1)]})
     put("L1-alone-1/results.json", {"fused": [result("t2v", 0.14, 9)]})
@@ -276,62 +254,6 @@ def test_a_table_without_results_says_so_and_a_score_that_is_not_there_is_an_err
     put("all-0/part.json", {"fused": [result("t2v", 0.5, 1)], "early": []})
     with pytest.raises(BadSetting, match="has no score 'later', v2t; there are: fused, early"):
         results.collect(mine, 1)
-
-
-def test_columns_are_those_of_results():
-    assert COLUMNS[: len(reading.COLUMNS)] == reading.COLUMNS
-
-
-def parsed(words: list[str]) -> None:
-    """Parse a command as its program does, without running it. Raises what is wrong with it."""
-    module, *given = Command("", tuple(words)).program
-    if module == "workflows.planted":
-        planted._parsed(given)
-    else:
-        app = train_app if module == "train.cli" else pipeline_app
-        app.parse_args(expanded(given) if app is train_app else given, exit_on_error=False, print_error=False)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_flags_that_there_are(name):
-    grounds = ["ground"] * name.startswith(("tan2d", "spans"))
-    parsed(["train", *grounds, "--features", "f.h5", "--preset", name])
-
-
-def test_a_preset_s_flags_give_way_to_those_that_are_given():
-    words = expanded(["--preset", "ncl-clip4clip-msvd", "--no-freeze-text", "--batch=64"])
-    assert not {"--freeze-text", "--batch"} & set(words)
-    assert words[words.index("--steps") + 1] == "1900"
-
-
-def test_a_preset_s_rate_of_its_text_encoder_is_not_another_encoder_s():
-    """CLIP is tuned at 1e-7; at that an encoder from scratch would never learn. So does a method without a preset."""
-    for words in (["--preset", "ncl-clip4clip"], ["--method", "ncl"]):
-        assert "--text-lr" in expanded(words)
-        assert "--text-lr" not in expanded([*words, "--text-encoder", "tiny"])
-        assert "--text-lr" not in expanded([*words, "--text-encoder=tiny"])
-
-
-@pytest.mark.parametrize("name", reading.names())
-def test_every_recipe_is_commands_that_there_are(name):
-    """Every command parses, on data sets, streams and parts of splits that exist."""
-    recipe = reading.find(name)
-    presets = [p for e in ("resnet152", "i3d_x101", "s3d_howto100m") for p in extractors.get(e).PRESETS.values()]
-    streams = {stream for preset in presets for stream, _ in preset.streams}
-    parts = {part for one in datasets.names() for part in datasets.expected(one)}
-    commands = [command for job in jobs(recipe, 2) for command in job.commands]
-    assert commands
-    for command in commands:
-        parsed(list(command.words))
-        given = dict(zip(command.words, command.words[1:], strict=False))
-        assert given.get("--dataset", "toy") in datasets.names()
-        named = given.get("--streams", "").split(",")
-        assert {stream for stream in named if stream and not stream.startswith("timm:")} <= streams
-        assert given.get("--part", "split1/test") in parts
-    known = [recipe.source] if any(row.expect for row in recipe.rows) else []
-    assert all(re.search(r"\d", source) or "DREAM" in source for source in known)
-
-
-def test_the_list_of_recipes():
-    out = subprocess.run([sys.executable, "-m", "workflows"], check=True, capture_output=True, text=True).stdout
-    assert [line.split()[0] for line in out.splitlines()] == reading.names()
+    put("L1-alone-0/results.json", {"R@1 IoU=0.5": 0.2}, "grounding")
+    with pytest.raises(BadSetting, match="row 'L1 alone': .* has no score 'fused', t2v; there are: no scores"):
+        results.collect(mine, 1)

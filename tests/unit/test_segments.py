@@ -95,7 +95,7 @@ def test_nothing_to_evaluate():
 def test_the_table_never_gives_one_number_alone():
     console = Console(width=160)
     with console.capture() as text:
-        console.print(table(scores(GUESS, TRUTH, 4)))
+        console.print(table(scores(GUESS, TRUTH, 4).as_dict()))
     said = " ".join(text.get().split())
     for words in ("(frame accuracy) │ 70.0 │ 40.0", "foreground │ 71.4 │ 57.1", "mean class │ 69.4 │ 33.3"):
         assert words in said

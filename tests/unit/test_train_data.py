@@ -82,7 +82,7 @@ def test_an_epoch_has_every_clip_once_and_is_the_same_again(corpus: Corpus) -> N
 
 
 def test_pieces_carry_the_weights_of_their_words(corpus: Corpus) -> None:
-    words = text.load("tiny", corpus)
+    words = text.load("tiny", corpus.texts)
     found = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30)
     batch = found.batch(torch.tensor([0, 1]))
     tokens = [words.tokenizer.convert_ids_to_tokens(row) for row in batch.ids.tolist()]
@@ -95,7 +95,7 @@ def test_pieces_carry_the_weights_of_their_words(corpus: Corpus) -> None:
 
 
 def test_a_frozen_encoders_features_are_those_it_gives(corpus: Corpus) -> None:
-    words = text.load("tiny", corpus)
+    words = text.load("tiny", corpus.texts)
     words.encoder.eval()
     found = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30)
     frozen = text.Pieces(found.ids, found.weights, found.offsets, text.freeze(words.encoder, found, batch=5))
@@ -169,7 +169,7 @@ def test_no_clip_has_rows(tmp_path: Path) -> None:
 
 
 def test_a_batch(corpus: Corpus) -> None:
-    words = text.load("tiny", corpus)
+    words = text.load("tiny", corpus.texts)
     found = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30)
     batch = batches.make(corpus, found, torch.tensor([4, 8]), Data(features=Path("f.h5"), max_video_tokens=2))
     assert batch.captions.tolist() == [4, 8]
@@ -183,7 +183,7 @@ def test_weights_of_many_captions_are_those_of_each(
     corpus: Corpus, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text, "BLOCK", block)
-    tokenizer, words = text.load("tiny", corpus).tokenizer, corpus.words
+    tokenizer, words = text.load("tiny", corpus.texts).tokenizer, corpus.words
     assert words is not None
     by_word, by_piece = (text.pieces(tokenizer, corpus.texts, words, 30, norm) for norm in ("word", "piece"))
     for caption, said in enumerate(corpus.texts):

@@ -11,10 +11,11 @@ import torch
 
 from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from tests.unit.corpora import make
-from train import checkpoint, config, loading, logbook, loop, ranges, retrieving, runs
+from train import checkpoint, config, loading, logbook, loop, ranges, runs
 from train.config import Data, Fit, Run
 from train.methods import taco
 from train.settings import Locvtp, Ncl, Taco
+from train.tasks import retrieval
 
 TINY = Taco(negatives=3, norm="l2", tau=0.05)
 
@@ -69,8 +70,8 @@ def test_training_finds_the_test_clips(file: Path, tmp_path: Path) -> None:
     assert t2v["early"] > 0.8
     assert t2v["token"] > 0.8
     assert t2v["fused"] > 0.8
-    assert retrieving.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
-    train = retrieving.evaluate(tmp_path / "run" / "last.pt", file, "s/train")
+    assert retrieval.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    train = retrieval.evaluate(tmp_path / "run" / "last.pt", file, "s/train")
     assert train["scores"]["early"][0]["R@1"] > 0.8
     assert "<svg" in (tmp_path / "run/curves.svg").read_text()
     assert json.loads((tmp_path / "run/results.json").read_text()) == json.loads(json.dumps(found))
@@ -110,7 +111,7 @@ def test_other_methods_find_the_test_clips_too(file: Path, tmp_path: Path, metho
     found = runs.start(run, tmp_path / "run")
     t2v = [lines[0]["R@1"] for lines in found["scores"].values()]
     assert t2v[-1] > 0.6  # chance is one in six
-    assert retrieving.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    assert retrieval.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
     assert config.read(tmp_path / "run").method_settings == settings
 
 
@@ -120,7 +121,7 @@ def test_scores_are_evened_out_at_test_time(file: Path, tmp_path: Path, method: 
     settings = Ncl() if method == "ncl" else TINY
     run = replace(run_of(file, steps=5), method=method, method_settings=settings)
     plain = runs.start(run, tmp_path / "run")["scores"]
-    found = retrieving.evaluate(tmp_path / "run", None, "", 0, retrieving.Evening(how, bank=20))
+    found = retrieval.evaluate(tmp_path / "run", None, "", 0, retrieval.Evening(how, bank=20))
     assert {level: lines for level, lines in found["scores"].items() if "+" not in level} == plain
     assert set(found["scores"]) == {*plain, *(f"{level} + {how}" for level in plain)}
     lines = [line for level, some in found["scores"].items() if "+" in level for line in some]
@@ -189,7 +190,7 @@ def test_a_frozen_encoder_is_left_as_it_is_and_out_of_the_checkpoint(file: Path,
     run = replace(run, data=replace(run.data, freeze_text=True))
     found = runs.start(run, tmp_path / "run")
     assert not [name for name in checkpoint.load(tmp_path / "run/last.pt")["model"] if name.startswith("text.")]
-    assert retrieving.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    assert retrieval.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
 
 
 def test_a_loss_that_is_no_number_stops_with_its_captions(
@@ -205,8 +206,8 @@ def test_validation_chooses_the_step_and_can_end_training(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter([0.1, 0.5, 0.3, 0.2, 0.9])
-    monkeypatch.setattr(retrieving.retrieval, "selection", lambda *_: next(values))
-    monkeypatch.setattr(retrieving.weighting, "choose", lambda *_: {})
+    monkeypatch.setattr(retrieval.ranking, "selection", lambda *_: next(values))
+    monkeypatch.setattr(retrieval.weighting, "choose", lambda *_: {})
     run = replace(run_of(file, steps=20, evaluate_every=2, patience=2), parts=("s/train", "s/test", "s/test"))
     assert runs.start(run, tmp_path / "run")["step"] == 4
     assert checkpoint.load(tmp_path / "run/best.pt")["val"] == 0.5
@@ -223,18 +224,18 @@ def test_settings_come_back_as_they_were(file: Path, tmp_path: Path) -> None:
 
 def test_checkpoints_that_cannot_be_used(file: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingWeights, match="is no run: it has no settings.json"):
-        retrieving.evaluate(tmp_path, None, "")
+        retrieval.evaluate(tmp_path, None, "")
     runs.start(run_of(file, steps=1), tmp_path / "run")
     with pytest.raises(BadSetting, match="holds a run already; `train resume .*--force"):
         runs.start(run_of(file, steps=1), tmp_path / "run")
     assert runs.start(run_of(file, steps=2), tmp_path / "run", force=True)["step"] == 2
     (tmp_path / "run/best.pt").write_bytes((tmp_path / "run/last.pt").read_bytes()[:5000])
     with pytest.raises(MissingWeights, match="best.pt is no checkpoint of this program"):
-        retrieving.evaluate(tmp_path / "run", None, "")
+        retrieval.evaluate(tmp_path / "run", None, "")
     settings = (tmp_path / "run/settings.json").read_text()
     (tmp_path / "run/settings.json").write_text(settings.replace('"video_layers": 1', '"video_layers": 2'))
     with pytest.raises(MissingWeights, match="the checkpoint is of another model: video.* differs"):
-        retrieving.evaluate(tmp_path / "run/last.pt", None, "")
+        retrieval.evaluate(tmp_path / "run/last.pt", None, "")
 
 
 def test_numbers_and_names_that_cannot_be(file: Path) -> None:

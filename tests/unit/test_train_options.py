@@ -13,10 +13,11 @@ from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from pipeline.store import Features
 from tests.unit.corpora import make
 from tests.unit.test_train_loop import TINY, losses, run_of, stopped
-from train import batches, checkpoint, data, loading, logbook, retrieving, runs, text, weighting
+from train import batches, checkpoint, data, loading, logbook, runs, text, weighting
 from train.config import Data, Run
 from train.methods import taco
 from train.settings import Ncl
+from train.tasks import retrieval
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_a_row_in_the_file_that_is_no_number_is_named(file: Path, tmp_path: Path
 
 def test_batches_ahead_are_those_in_order(file: Path) -> None:
     corpus = data.load(Features.open(file), "s/train", resident=0)
-    words = text.load("tiny", corpus)
+    words = text.load("tiny", corpus.texts)
     found = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30)
     order, settings = batches.Order.of(corpus, 5, seed=1), Data(features=file)
     ahead = list(batches.ahead(corpus, found, order, settings, range(2, 9)))
@@ -84,9 +85,9 @@ def test_clips_that_are_held_out_choose_the_step_and_the_weights(
     assert [entry["step"] for entry in values] == [5, 10, 15, 20]
     assert found["weights"] == chosen
     assert list(found["scores"])[-1] == "chosen"
-    assert retrieving.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
+    assert retrieval.evaluate(tmp_path / "run", None, "")["scores"] == found["scores"]
     assert (
-        retrieving.evaluate(tmp_path / "run", None, "", 0, retrieving.Evening("bank"))["scores"].keys()
+        retrieval.evaluate(tmp_path / "run", None, "", 0, retrieval.Evening("bank"))["scores"].keys()
         > found["scores"].keys()
     )
 
@@ -130,7 +131,7 @@ def test_an_average_of_the_weights_is_evaluated_and_resumed(
     found = checkpoint.load(tmp_path / "whole/last.pt")
     assert found["averaged"]["count"] == 12
     assert not torch.equal(found["model"]["video.project.weight"], found["averaged"]["learnt"]["video.project.weight"])
-    assert retrieving.evaluate(tmp_path / "whole", None, "")["scores"] == whole["scores"]
+    assert retrieval.evaluate(tmp_path / "whole", None, "")["scores"] == whole["scores"]
     plain = runs.start(run_of(file), tmp_path / "plain")
     learnt = checkpoint.load(tmp_path / "plain/last.pt")["model"]
     assert all(torch.equal(learnt[name], found["averaged"]["learnt"][name]) for name in learnt)
@@ -157,7 +158,7 @@ def test_training_begins_with_another_runs_weights(file: Path, tmp_path: Path) -
     for start in (tmp_path / "first", tmp_path / "first/last.pt"):
         run = run_of(file, steps=1, start_from=start, lr=0.0)
         found = runs.start(run, tmp_path / "second", force=True)
-        assert found["scores"] == retrieving.evaluate(tmp_path / "first", None, "")["scores"]
+        assert found["scores"] == retrieval.evaluate(tmp_path / "first", None, "")["scores"]
     with pytest.raises(MissingWeights, match="no checkpoint yet; `train resume"):
         runs.start(run_of(file, start_from=tmp_path), tmp_path / "third")
     with pytest.raises(MissingWeights, match="the checkpoint is of another model"):
@@ -241,7 +242,7 @@ def test_clip_compares_by_its_last_token(file: Path, tmp_path: Path) -> None:
 
     model = save(tmp_path / "clip")
     corpus = data.load(Features.open(file), "s/train")
-    words = text.load(str(tmp_path / "clip"), corpus)
+    words = text.load(str(tmp_path / "clip"), corpus.texts)
     assert words.encoder.pool == "last"
     encoder = words.encoder.eval()
     batch = text.pieces(words.tokenizer, corpus.texts, corpus.words, 30).batch(torch.arange(5))
@@ -279,7 +280,7 @@ def test_a_bank_that_holds_the_test_is_an_oracle(file: Path, tmp_path: Path) -> 
     run = dataclasses.replace(run_of(file, steps=3), method="ncl", method_settings=Ncl())
     runs.start(run, tmp_path / "run")
     for part, oracle in (("s/test", False), ("s/train", True), ("all", True)):
-        found = retrieving.evaluate(tmp_path / "run", None, part, 0, retrieving.Evening("bank"))
+        found = retrieval.evaluate(tmp_path / "run", None, part, 0, retrieval.Evening("bank"))
         assert found["scores"]["similarity + bank"][0]["uses_test_queries"] is oracle
 
 
@@ -291,10 +292,10 @@ def test_another_networks_features_are_refused(file: Path, tmp_path: Path) -> No
         settings = json.loads(opened["streams/b:y"].attrs["settings"])
         opened["streams/b:y"].attrs["settings"] = json.dumps({**settings, "weights": "others"})
     with pytest.raises(PipelineError, match="stream b:y was made with other settings or weights"):
-        retrieving.evaluate(tmp_path / "run", other, "")
+        retrieval.evaluate(tmp_path / "run", other, "")
     one = make(tmp_path / "one.h5", streams=("a:x",))
     with pytest.raises(PipelineError, match="unknown stream 'b:y'"):
-        retrieving.evaluate(tmp_path / "run", one, "")
+        retrieval.evaluate(tmp_path / "run", one, "")
 
 
 def test_a_file_that_changed_is_noticed_when_a_run_goes_on(file: Path, tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_captions_that_cannot_be_encoded(file: Path, tmp_path: Path) -> None:
     ViTModel(ViTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(tmp_path / "vit")
     corpus = data.load(Features.open(file), "s/train")
     with pytest.raises(PipelineError, match="vit: it encodes no text"):
-        text.load(str(tmp_path / "vit"), corpus)
+        text.load(str(tmp_path / "vit"), corpus.texts)
     for name, bad in (("odd.pt", {"weights": 1}), ("list.pt", [1])):
         torch.save(bad, tmp_path / name)
         with pytest.raises(MissingWeights, match="is no checkpoint of this program"):

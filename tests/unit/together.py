@@ -34,7 +34,7 @@ def gradients(file: Path, name: str, together: bool) -> tuple[float, dict[str, t
         ("s/train", "", ""),
     )
     corpus = data.load(Features.open(file), "s/train")
-    words = text.load("tiny", corpus)
+    words = text.load("tiny", corpus.texts)
     for module in words.encoder.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

@@ -9,7 +9,7 @@ implement the paper: this is from the equations (`train/correspondence.py`). Ret
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,10 @@ class Model(nn.Module):
         self.video = VideoEncoder(in_dim, text.dim, s.clip_layers, data.max_video_tokens, s.dropout)
         self.warp = Warp(text.dim, s.direction, s.distance)
 
+    def texts(self, sentences: Sentences) -> Tensor:
+        """Return (B, d) average words, of length 1."""
+        return _mean(self.text(sentences), _words(sentences))
+
 
 def _words(sentences: Sentences) -> Tensor:
     """Return which pieces are words: not the first and the last of a caption, which are [CLS] and [SEP]."""
@@ -81,6 +85,46 @@ def losses(model: Model, batch: Batch, settings: Locvtp, generator: torch.Genera
     return {"loss": total, **found}
 
 
+def alike(model: Model, tokens: Tensor, texts: Tensor, settings: Locvtp) -> Tensor:  # noqa: ARG001
+    """Return (tokens, texts) how like a video's single tokens (T, d) are to texts: cosines over tau."""
+    return nn.functional.normalize(wide(tokens), dim=1) @ texts.T / settings.tau
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the losses see of a batch (Figures 5b and 5c)."""
+
+    similarity: Tensor
+    """(B, T, S) cosines of clips and words."""
+    chosen: Tensor
+    """(B, T, S) which words a clip goes with."""
+    words: Tensor
+    """(B, S) which pieces are words."""
+    to_words: dict[str, Tensor]
+    """Cosines with their words of reference clips v^t, of biased ones v^{t + delta}, and of projected ones z^t; NaN
+    where there is none. (B, T) each."""
+
+
+@torch.inference_mode()
+def seen(model: Model, batch: Batch, settings: Locvtp, generator: torch.Generator) -> Seen:
+    """Return which words clips go with, and how like them clips are before and after warping."""
+    clips, words = model.video(batch.video, batch.video_mask[batch.own]), model.text(batch.text)
+    pairs = Pairs(clips, batch.video_mask, words, _words(batch.texts))
+    targets = correspond(pairs, settings.top_k, settings.correspondence, generator)
+    offsets = valid_offsets(pairs.clip_mask, settings.delta_max, generator)
+    moved = warped(clips, offsets)
+    three = {"reference": clips, "biased": moved, "projected": model.warp(moved, offsets)}
+    there = (offsets != 0) & targets.chosen.any(2)
+    cosine = nn.functional.cosine_similarity
+    unit = nn.functional.normalize(wide(clips), dim=2), nn.functional.normalize(wide(words), dim=2)
+    return Seen(
+        unit[0] @ unit[1].mT,
+        targets.chosen,
+        pairs.word_mask,
+        {name: cosine(x, targets.positives, dim=2).masked_fill(~there, torch.nan) for name, x in three.items()},
+    )
+
+
 def scales(model: Model, settings: Locvtp) -> dict[str, float]:  # noqa: ARG001
     """Return what cosines are multiplied by in the levels of score that are cosines."""
     return {"coarse": 1 / settings.tau}
@@ -93,7 +137,7 @@ def scores(model: Model, corpus: Corpus, pieces: Pieces, settings: Locvtp, reran
     videos = torch.zeros(len(corpus.clips), model.text.dim, device=corpus.device)
     for some, x, mask in all_clips(corpus, model.data):
         videos[some] = _mean(model.video(x, mask), mask)
-    texts = torch.cat([_mean(model.text(found), _words(found)) for _, found in all_texts(pieces)])
+    texts = torch.cat([model.texts(found) for _, found in all_texts(pieces)])
     return {"coarse": texts @ videos.T / settings.tau}
 
 

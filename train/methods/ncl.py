@@ -37,12 +37,14 @@ class Model(nn.Module):
         self.sequence = Layers(text.dim, layers, data.max_video_tokens, s.dropout) if layers else None
         self.scale = nn.Parameter(torch.tensor(1 / s.gamma).log())
 
+    def video(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return (B, L, d) frames where captions are; the sequence transformer adds to them, as in CLIP4Clip."""
+        frames: Tensor = self.project(x)
+        return frames if self.sequence is None else frames + self.sequence(frames, mask)
+
     def videos(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return (B, d) vectors of length 1; the sequence transformer adds to the frames, as in CLIP4Clip."""
-        frames = self.project(x)
-        if self.sequence is not None:
-            frames = frames + self.sequence(frames, mask)
-        return nn.functional.normalize(wide(mean_tokens(frames, mask)), dim=1)
+        """Return (B, d) vectors of length 1."""
+        return nn.functional.normalize(wide(mean_tokens(self.video(x, mask), mask)), dim=1)
 
     def texts(self, sentences: Sentences) -> Tensor:
         """Return (B, d) vectors of length 1."""
@@ -60,6 +62,11 @@ def losses(model: Model, batch: Batch, settings: Ncl, generator: torch.Generator
         loss = nce(scores, own).mean() + nce(scores.T, own).mean()
     uneven = torch.tensor(error(scores.detach())[0], device=scores.device)
     return {"loss": loss, "error": uneven}
+
+
+def alike(model: Model, tokens: Tensor, texts: Tensor, settings: Ncl) -> Tensor:  # noqa: ARG001
+    """Return (tokens, texts) how like a video's single tokens (T, d) are to texts: cosines over the temperature."""
+    return nn.functional.normalize(wide(tokens), dim=1) @ texts.T * scale_of(model.scale)
 
 
 def scales(model: Model, settings: Ncl) -> dict[str, float]:  # noqa: ARG001

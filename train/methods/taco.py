@@ -53,6 +53,10 @@ class Model(nn.Module):
         # The length of un-normalised tokens is the network's own scale.
         self.scale = nn.Parameter(torch.tensor(1 / s.tau).log()) if s.norm == "l2" else None
 
+    def texts(self, sentences: Sentences) -> Tensor:
+        """Return (B, d) what stands for each caption."""
+        return self.text.whole(self.text(sentences), sentences.mask)
+
 
 @dataclass(frozen=True)
 class _Encoded:
@@ -219,6 +223,11 @@ def _logits(model: Model, text: _Encoded, video: _Encoded, pairs: Tensor, chunk:
     again = torch.is_grad_enabled()
     parts = [checkpoint(fuse, some, use_reentrant=False) if again else fuse(some) for some in pairs.split(chunk)]
     return torch.cat(parts)
+
+
+def alike(model: Model, tokens: Tensor, texts: Tensor, settings: Taco) -> Tensor:
+    """Return (tokens, texts) how like a video's single tokens (T, d) are to texts: eq. 3 for a video of one token."""
+    return _scaled(model, settings, tokens, texts)
 
 
 def scales(model: Model, settings: Taco) -> dict[str, float]:  # noqa: ARG001

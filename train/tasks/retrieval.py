@@ -1,114 +1,147 @@
-"""Text-video retrieval: every caption looks for its clip, every clip for its captions, by each level of score."""
+"""Retrieval of a run: how its steps are compared, its results, and `train evaluate`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
+from pipeline.errors import BadSetting
+from pipeline.store import Features
+from train import checkpoint, data, methods, ranking, weighting
+from train.config import Run, check_rerank, read_json
 from train.data import Corpus
-from train.evening import Evened
-from train.metrics import Retrieval, text_to_video, video_to_text
+from train.evening import NEED_BANK, USE_TEST_QUERIES, Evened, How, even
+from train.loading import Loaded, Parts, corpus_of, device_for, made_from, on_device, opened
 
-COLUMNS = ("R@1", "R@5", "R@10", "R@50", "MdR", "MnR", "gallery")
+
+def selection(run: Run, model: nn.Module, val: Loaded) -> float:
+    """Return the number by which steps are compared: `train/ranking.py` says which."""
+    return ranking.selection(_scores(run, model, val, run.fit.rerank), val.corpus)
+
+
+def results(run: Run, model: nn.Module, parts: Parts) -> dict[str, Any]:
+    """Return the results on the test part, and the weights of the levels that the validation part chooses."""
+    rerank = run.fit.rerank
+    val, test = parts.val, parts.test
+    chosen = weighting.choose(_scores(run, model, val, rerank), val.corpus) if val else {}
+    found: dict[str, Any] = {"weights": chosen, "rerank": rerank}
+    if test is not None:
+        scores = weighting.with_chosen(_scores(run, model, test, rerank), chosen)
+        found |= ranking.evaluate(_named(scores, rerank), test.corpus)
+    return found
+
+
+@dataclass(frozen=True)
+class Evening:
+    """How scores are evened out at test time; `train/evening.py` says what each is."""
+
+    how: How = "none"
+    bank: int = 16_384
+    """Train captions, drawn by chance, and their clips."""
+    iterations: int = 4
+    """Sinkhorn's."""
+    beta: float = 20.0
+    """QB-Norm's, for cosines; other scores are first divided by the largest one of the bank."""
+
+
+NO_EVENING = Evening()
+NO_WEIGHTS: dict[str, float] = {}
 
 
 def evaluate(
-    scores: dict[str, Tensor],
-    corpus: Corpus,
-    how: str = "none",
-    evened: dict[str, Evened] | None = None,
-    oracle: bool = False,
+    path: Path,
+    features: Path | None,
+    part: str,
+    rerank: int = 0,
+    evening: Evening = NO_EVENING,
+    weights: dict[str, float] = NO_WEIGHTS,
 ) -> dict[str, Any]:
-    """Return the results of each level of score (captions, clips), in both directions; chance beside them.
+    """Return the retrieval results of a run or checkpoint on a part of a split, of this or another feature file.
 
-    `evened`: the same levels evened out at test time, as `how` says; they come beside the plain ones, and say whether
-    they used test queries (`oracle`).
-
-    Captions whose clip has no features are misses; with several captions a clip both conventions of video-to-text are
-    given, as their numbers cannot be compared.
+    `weights`: of levels, for a level more that is their sum; without them those that the run has chosen.
     """
-    several = len(corpus.texts) > len(corpus.clips)
-    among = len(corpus.texts) / (len(corpus.texts) + corpus.lacking_captions)  # the others are misses
-    found: dict[str, Any] = {"dataset": corpus.dataset, "part": corpus.part, "chance": among / len(corpus.clips)}
-    found["scores"] = {
-        level: [one.as_dict() for one in _both(matrix, corpus, several)] for level, matrix in scores.items()
+    if rerank and evening.how != "none":
+        raise BadSetting("--rerank leaves out scores that --normalise needs; give one of them")
+    with opened(path, features) as found:
+        run, model, test = found.run, found.model, found.part(part)
+        check_rerank(run, rerank)
+        weights = weights or _chosen(checkpoint.folder_of(path))
+        scores = weighting.with_chosen(_scores(run, model, test, rerank), weights)
+        evened, oracle = None, evening.how in USE_TEST_QUERIES
+        if evening.how != "none":
+            bank = _bank(found.trained, evening) if evening.how in NEED_BANK else None
+            same = found.trained.data.features == run.data.features
+            oracle |= bank is not None and same and not set(bank.captions).isdisjoint(test.corpus.captions)
+            drawn = None if bank is None else on_device(run, bank, found.words, device_for(run))
+            evened = _evened(run, model, scores, (test, drawn), evening)
+    return {
+        **made_from(run),
+        "checkpoint": str(path),
+        "step": found.step,
+        "weights": weights,
+        "rerank": rerank,
+        **ranking.evaluate(_named(scores, rerank), test.corpus, evening.how, evened, oracle),
     }
-    for level, one in (evened or {}).items():
-        lines = _both(one.to_video, corpus, several, one.to_text, oracle)
-        found["scores"][f"{level} + {how}"] = [line.as_dict() for line in lines]
-        found.setdefault("errors", {})[level] = one.errors
+
+
+def weights_of(words: str) -> dict[str, float]:
+    """Return the weights that `early=1,token=0.1` names. Raises BadSetting."""
+    try:
+        return {name: float(value) for name, value in (part.split("=") for part in words.split(",") if part)}
+    except ValueError:
+        raise BadSetting(f"--weights {words}: expected LEVEL=NUMBER, several separated by commas") from None
+
+
+def _named(scores: dict[str, Tensor], rerank: int) -> dict[str, Tensor]:
+    """Return the scores with names that say if only the best were fused."""
+    return {
+        f"{name}, best {rerank}" if rerank and name not in ("early", "token") else name: one
+        for name, one in scores.items()
+    }
+
+
+def _chosen(folder: Path) -> dict[str, float]:
+    """Return the levels' weights that a run has chosen on its validation part; none if it has not."""
+    path = folder / "results.json"
+    found: dict[str, float] = read_json(path).get("weights", {}) if path.exists() else {}
     return found
 
 
-def _both(
-    scores: Tensor, corpus: Corpus, several: bool, to_text: Tensor | None = None, oracle: bool = False
-) -> list[Retrieval]:
-    to_text = scores if to_text is None else to_text
-    declared = corpus.declared or len(corpus.clips) + len(corpus.lacking)
-    missing, lost = corpus.lacking_captions, len(corpus.lacking)
-    found = [
-        text_to_video(scores, corpus.clip, expected=declared, missing=missing, uses_test_queries=oracle),
-        video_to_text(to_text, corpus.clip, "group_max", expected=declared, missing=lost, uses_test_queries=oracle),
-    ]
-    if several:
-        texts = len(corpus.texts) + missing
-        found.append(
-            video_to_text(to_text, corpus.clip, "best_caption", expected=texts, missing=lost, uses_test_queries=oracle)
-        )
+def _bank(run: Run, evening: Evening) -> Corpus:
+    """Return captions that the run was trained on, drawn by chance, and their clips."""
+    with Features.open(run.data.features) as opened:
+        corpus = corpus_of(run, opened, run.parts[0])
+    order = torch.randperm(len(corpus.texts), generator=torch.Generator().manual_seed(run.fit.seed))
+    return data.subset(corpus, order[: evening.bank].sort().values)
+
+
+def _evened(
+    run: Run, model: nn.Module, scores: dict[str, Tensor], what: tuple[Loaded, Loaded | None], evening: Evening
+) -> dict[str, Evened]:
+    """Return each level's scores evened out, by those of the bank where that is needed."""
+    test, bank = what
+    if bank is None:
+        return {name: even(one, evening.how, None, evening.iterations, evening.beta) for name, one in scores.items()}
+    texts = _scores(run, model, Loaded(test.corpus, bank.pieces))
+    videos = _scores(run, model, Loaded(bank.corpus, test.pieces))
+    scales = methods.get(run.method).scales(model, run.method_settings)
+    found = {}
+    for name in texts:
+        both = texts[name], videos[name]
+        scale = scales.get(name) or float(max(one.abs().max() for one in both))
+        found[name] = even(scores[name], evening.how, both, evening.iterations, evening.beta / max(scale, 1e-9))
     return found
 
 
-def selection(scores: dict[str, Tensor], corpus: Corpus) -> float:
-    """Return the number by which steps are compared: mean of R@1, R@5 and R@10, text to video, of the last level."""
-    found = text_to_video(list(scores.values())[-1], corpus.clip, missing=corpus.lacking_captions)
-    return float(torch.tensor([found.recalls[k] for k in (1, 5, 10)]).mean())
-
-
-def rows(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield level, direction and the cells of `COLUMNS` for each line of the results."""
-    for level, lines in results.get("scores", {}).items():
-        for line in lines:
-            name = line["direction"] if line["convention"] != "best_caption" else "v2t, best"
-            recalls = [f"{100 * line[column]:.1f}" for column in COLUMNS[:4]]
-            size = f"{line['gallery']}" + (f" of {line['expected']}" if line["note"] else "")
-            used = " (uses test queries)" if line["uses_test_queries"] else ""
-            yield level + used, name, [*recalls, f"{line['MdR']:.1f}", f"{line['MnR']:.1f}", size]
-
-
-def show(results: dict[str, Any]) -> None:
-    """Print the results of a run as a table, recalls in per cent."""
-    console = Console()
-    if "scores" not in results:
-        console.print("no part to evaluate on; `train evaluate --part SPLIT/PART`")
-        return
-    head = (
-        f"{results['dataset']}, {results['part']}, step {results['step']}: chance R@1 is {100 * results['chance']:.1f}"
+def _scores(run: Run, model: nn.Module, loaded: Loaded, rerank: int = 0) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = methods.get(run.method).scores(
+        model, loaded.corpus, loaded.pieces, run.method_settings, rerank
     )
-    table = Table(title=head, title_justify="left")
-    for column in ("score", "direction", *COLUMNS):
-        table.add_column(column, justify="right" if column in COLUMNS else "left")
-    for level, direction, numbers in rows(results):
-        table.add_row(level, direction, *numbers)
-    if any(direction == "v2t, best" for _, direction, _ in rows(results)):
-        table.caption = "v2t ranks clips by their best caption; best: that caption among all captions"
-        table.caption_justify = "left"
-    console.print(table)
-    level, lines = list(results["scores"].items())[-1]
-    lost, queries = lines[0]["missing"], lines[0]["queries"]
-    if 0 < lost < queries:
-        among = 100 * lines[0]["R@1"] * queries / (queries - lost)
-        console.print(
-            f"{lost:,} of {queries:,} captions have a clip without features and count as misses; among the others R@1 "
-            f"({level}, t2v) is {among:.1f}"
-        )
-    if results.get("weights"):
-        said = ", ".join(f"{level} {weight:g}" for level, weight in results["weights"].items())
-        console.print(f"chosen: the sum by the weights that retrieve the validation part best: {said}", highlight=False)
-    for level, errors in results.get("errors", {}).items():
-        (t2v, v2t), (t2v_after, v2t_after) = errors["before"], errors["after"]
-        console.print(f"{level}: normalisation error t2v {t2v:.3f} → {t2v_after:.3f}, v2t {v2t:.3f} → {v2t_after:.3f}")
+    return found
+
+
+show = ranking.show

@@ -8,9 +8,9 @@ import torch
 from rich.console import Console
 
 from pipeline.errors import BadDataset, BadSetting
-from train import probes
+from train import probing as probes
 from train.linear import solve
-from train.probes import (
+from train.probing import (
     Attending,
     Clips,
     Labelled,
@@ -238,6 +238,7 @@ def test_the_table_has_chance_and_majority_beside_the_accuracy():
     with console.capture() as text:
         console.print(table(found, ["raw rows", "raw rows"]))
     said = " ".join(text.get().split())
-    assert "raw rows │ order │ f_i │ 5 │ 100.0 │ 20.0 │ 20.0 │ 30 │ 10 │ 50 │ 0" in said
-    assert "distance │ [f_i, f_j, |f_i - f_j|], i < j │ 5 │" in said
+    assert "raw rows │ order, n = 5 │ 100.0 │ 20.0 │ 20.0 │ 30/10 │ 50 │" in said
+    assert "read: order f_i; distance [f_i, f_j, |f_i - f_j|], i < j." in said
+    assert "unseen" not in said
     assert json.loads(json.dumps(found[0].as_dict()))["chance"] == 0.2

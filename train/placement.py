@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int, Int64
-from rich.table import Table
 
 from pipeline.errors import BadDataset, BadSetting, PipelineError
 from train.metrics import Spread, spread
@@ -278,23 +277,3 @@ def over_seeds(results: Sequence[Result]) -> dict[str, Spread]:
     """Return mean and standard deviation of the recalls over the splits of several seeds."""
     names = "recall", "recall_with_features", "uniform", "uniform_with_features"
     return {name: spread([getattr(result, name) for result in results]) for name in names}
-
-
-def table(result: Result) -> Table:
-    """Return a table of the tasks' recalls and their mean, with the baseline and everything that was not there."""
-    found = Table(title="step localisation, recall in %", title_justify="left", caption_justify="left")
-    found.add_column("task")
-    found.add_column("recall", justify="right")
-    for task, value in result.tasks.items():
-        found.add_row(task, f"{100 * value:.1f}")
-    found.add_section()
-    found.add_row(f"mean of {len(result.tasks)} tasks", f"{100 * result.recall:.1f}")
-    found.add_row("  of videos with features", f"{100 * result.recall_with_features:.1f}")
-    found.add_row("steps at equal distances", f"{100 * result.uniform:.1f}")
-    found.add_row("  of videos with features", f"{100 * result.uniform_with_features:.1f}")
-    found.caption = (
-        f"{result.used} of {result.videos} videos were placed; {result.without_features} without features and "
-        f"{result.too_short} shorter than their steps count as missed. {result.steps} steps, {result.past_end} of them "
-        f"past the last row. temperature {result.temperature:g}"
-    )
-    return found

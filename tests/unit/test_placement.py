@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from pipeline.errors import BadDataset, BadSetting, PipelineError
-from train import steps
-from train.steps import (
+from train import placement as steps
+from train.placement import (
     Judged,
     Video,
     best_temperature,
@@ -25,7 +24,6 @@ from train.steps import (
     place,
     recall,
     split,
-    table,
     truth,
     uniform,
 )
@@ -271,24 +269,6 @@ def test_several_seeds():
     assert (found["recall"].mean, found["recall"].seeds) == (0.75, 2)
     assert found["recall"].sd == pytest.approx(math.sqrt(0.125))
     assert found["uniform"].sd == 0
-
-
-def test_the_table_says_everything():
-    spans = [(0, 1, 0), (3, 4, 1)]
-    result = evaluate([(_video("11", spans), _pointing(0, 3, seconds=4)), (_video("22", spans), None)], 0.25)
-    console = Console(width=200)
-    with console.capture() as text:
-        console.print(table(result))
-    said = " ".join(text.get().split())
-    for words in (
-        "mean of 2 tasks │ 50.0",
-        "of videos with features │ 100.0",
-        "1 of 2 videos were placed",
-        "1 without features and 0 shorter",
-        "count as missed",
-        "temperature 0.25",
-    ):
-        assert words in said
 
 
 def test_a_judged_video_without_features_has_no_hits():

@@ -191,15 +191,19 @@ def attentive(train: Labelled, test: Labelled, settings: Attending | None = None
 
 def table(probes: Sequence[Probe], names: Sequence[str] = ()) -> Table:
     """Return a table, a row for each probe; `names`: of which features each is, without them no such column."""
-    found = Table(title="probes, accuracy in %", title_justify="left")
-    for column in ("",) * bool(names) + ("probe", "encoding"):
-        found.add_column(column)
-    for column in ("n", "accuracy", "chance", "majority", "train videos", "test videos", "items", "unseen labels"):
-        found.add_column(column, justify="right")
+    found = Table(title="probes, accuracy in %", title_justify="left", caption_justify="left")
+    unseen = any(one.unseen for one in probes)
+    for column in ("features",) * bool(names) + ("probe",):
+        found.add_column(column, overflow="fold")
+    for column in ("accuracy", "chance", "majority", "videos", "items", *("unseen",) * unseen):
+        found.add_column(column, justify="right", no_wrap=True)
     for name, one in zip(names or [""] * len(probes), probes, strict=True):
         shares = (f"{100 * share:.1f}" for share in (one.accuracy, one.chance, one.majority))
-        sizes = (f"{size:,}" for size in (one.train_videos, one.test_videos, one.items, one.unseen))
-        found.add_row(*(name,) * bool(names), one.kind, escape(one.encoding), f"{one.n}", *shares, *sizes)
+        sizes = (f"{one.train_videos}/{one.test_videos}", f"{one.items}", *(f"{one.unseen}",) * unseen)
+        found.add_row(*(name,) * bool(names), f"{one.kind}, n = {one.n}", *shares, *sizes)
+    read = "; ".join(f"{kind} {code}" for kind, code in dict.fromkeys((one.kind, one.encoding) for one in probes))
+    known = "; unseen: those whose label training lacks" * unseen
+    found.caption = escape(f"classifiers read: {read}. videos: in training / in the test; items: in the test{known}")
     return found
 
 
