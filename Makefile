@@ -31,9 +31,8 @@ slow: setup  ## the slow tests: every real and awkward video, kills, full networ
 demo: setup  ## draw the toy data set, extract it, show the feature file
 	$(BIN)/python -m workflows toy
 
-bench: setup  ## measure against the floors
-	$(BIN)/python -m benchmarks.extract
-	$(BIN)/python -m benchmarks.train
+bench: setup  ## every benchmark in small settings: tables, and runs/bench.json
+	$(BIN)/python -m benchmarks.run
 
 docs: setup  ## write the generated documents anew
 	$(BIN)/python docs/generate.py

@@ -16,11 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import psutil
 import spacy
 
+from benchmarks.children import watched
+from benchmarks.printing import show
 from pipeline import datasets
 from pipeline.tagging import package_of
 
@@ -42,9 +44,7 @@ def main() -> None:
             found |= tagging(chosen.root, Path(place), chosen.runs)
         if chosen.only != "tag":
             found |= merging(Path(place), chosen.videos, chosen.runs)
-    width = max(map(len, found))
-    text = "\n".join(f"{name:<{width}}  {value:10.2f}" for name, value in found.items())
-    print(json.dumps(found, indent=2) if chosen.json else text)
+    print(json.dumps(found, indent=2)) if chosen.json else show(found)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -65,8 +65,8 @@ def tagging(root: Path, place: Path, runs: int) -> dict[str, float]:
     ours, plain = [], []
     for _ in range(runs):
         out.unlink(missing_ok=True)
-        words = ["run", "tag", "--dataset", "msrvtt", "--root", root, "--features", out]
-        ours.append(seconds(lambda words=words: pipeline(*words)))
+        words: list[str | Path] = ["run", "tag", "--dataset", "msrvtt", "--root", root, "--features", out]
+        ours.append(seconds(partial(pipeline, *words)))
         plain.append(EVERY * seconds(lambda: [nlp(text) for text in captions[::EVERY]]))
     return {
         "captions": len(captions),
@@ -104,22 +104,8 @@ def merge(captions: Path) -> tuple[float, float]:
     out = captions.parent / "merged.h5"
     out.unlink(missing_ok=True)
     words = ["run", "merge", "--root", str(captions.parent), "--out", str(out)]
-    begun, peak = time.monotonic(), 0
-    child = subprocess.Popen([sys.executable, "-m", "pipeline.cli", *words], stderr=subprocess.DEVNULL)
-    while child.poll() is None:
-        peak = max([peak, *memory(child.pid)])
-        time.sleep(0.05)
-    assert child.returncode == 0
-    return time.monotonic() - begun, peak / 1e6
-
-
-def memory(pid: int) -> list[int]:
-    """Return the resident bytes of a process and of those it started."""
-    try:
-        parent = psutil.Process(pid)
-        return [process.memory_info().rss for process in (parent, *parent.children(recursive=True))]
-    except psutil.NoSuchProcess:
-        return []
+    told = watched([sys.executable, "-m", "pipeline.cli", *words])
+    return told.seconds, told.peak / 1e6
 
 
 if __name__ == "__main__":

@@ -1,8 +1,16 @@
-"""What extraction costs beside its floors, on real videos: `python -m benchmarks.extract [--videos DIR] [--runs N]`.
+"""What extraction costs beside its floors and beside the common way: `python -m benchmarks.extract [--videos DIR …]`.
 
 1. One decode for three extractors against three decodes: CPU seconds of ffmpeg and of our reading loop.
-2. Wall time of the whole command on W workers against the sum of its floors on W processes of one thread: ffmpeg
-   running the same filter graph to null, and the networks on frames that are in memory already.
+2. For each set of real videos, wall time of the whole command on W workers
+   * against the sum of its floors on W processes of one thread: ffmpeg running the same filter graph to null, and the
+     networks on frames that are in memory already;
+   * against itself on one worker;
+   * against `extract_peer.py`, a whole process that does as common extractors do: one video at a time, a decode for
+     each network, all frames as one float32 array, an .npy a video. It has as many threads as there are workers.
+
+Sides take turns, `--runs` times; ratios are medians over runs. Starting processes and making networks counts on both
+sides, but not in the floors. That the rows of both are the same is measured too: the error is what is left of their
+difference by what is left of the peer's rows when a video's mean is taken away; both are float32.
 """
 
 from __future__ import annotations
@@ -20,10 +28,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from rich.console import Console
+from rich.table import Table
 
 import extractors
+from benchmarks.children import Watched, watched
 from extractors.embed import network
 from extractors.preprocess import to_input
 from extractors.spec import Chain, Preset
@@ -32,40 +45,55 @@ from pipeline.decode import Decoding
 from pipeline.ffmpeg import Branch, Job, program
 from pipeline.ffmpeg import command as command_line
 from pipeline.probe import probe
+from pipeline.store import Features
 
 NAMES = ("resnet152", "i3d_x101", "s3d_howto100m")
 FOLDERS = ("activitynet", "kinetics", "msrvtt")  # 20 videos, 280 s
+FLOORS, PEER = 1.15, 2.0
+"""Targets: command / floors at most, common way / command at least."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shared = Path(__file__).resolve().parents[2] / "shared/data/videos"
-    parser.add_argument("--videos", type=Path, nargs="+", default=[shared / name for name in FOLDERS])
+    parser.add_argument("--videos", type=Path, nargs="+", default=[shared / name for name in FOLDERS], help="sets")
+    parser.add_argument("--networks", nargs="+", default=list(NAMES))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    files = sorted(f for folder in chosen.videos for f in folder.resolve().iterdir())
-    presets = [extractors.preset(name) for name in NAMES]
-    found = {**decoding(files, presets, chosen.runs), **command(files, presets, chosen.runs, chosen.workers)}
-    print(json.dumps(found, indent=2) if chosen.json else table(found))
+    sets = {folder.name: sorted(folder.resolve().iterdir()) for folder in chosen.videos}
+    presets = [extractors.preset(name) for name in chosen.networks]
+    found = {
+        "networks": [preset.name for preset in presets],
+        "workers": chosen.workers,
+        "runs": chosen.runs,
+        "load before": os.getloadavg()[0],
+        "decoding": decoding([file for files in sets.values() for file in files], presets, chosen.runs),
+        "sets": {name: command(files, presets, chosen.runs, chosen.workers) for name, files in sets.items()},
+        "load after": os.getloadavg()[0],
+    }
+    print(json.dumps(found, indent=2)) if chosen.json else show(found)
 
 
 def decoding(files: Sequence[Path], presets: Sequence[Preset], runs: int) -> dict[str, float]:
-    chains = [preset.chain for preset in presets]
+    chains = list(dict.fromkeys(preset.chain for preset in presets))
     one = [cpu(lambda: decode(files, chains)) for _ in range(runs)]
-    three = [cpu(lambda: [decode(files, [chain]) for chain in chains]) for _ in range(runs)]
+    several = [cpu(lambda: decode(files, *([chain] for chain in chains))) for _ in range(runs)]
     return {
+        "chains": len(chains),
         "one decode, CPU s": statistics.median(one),
-        "three decodes, CPU s": statistics.median(three),
-        "one / three": statistics.median(a / b for a, b in zip(one, three, strict=True)),
+        "a decode for each, CPU s": statistics.median(several),
+        "one / each": statistics.median(a / b for a, b in zip(one, several, strict=True)),
     }
 
 
-def decode(files: Sequence[Path], chains: Sequence[Chain]) -> None:
-    for file in files:
-        for _ in Decoding(file, probe(file), chains):
-            pass
+def decode(files: Sequence[Path], *together: Sequence[Chain]) -> None:
+    """Decode each file for some chains together, and then for others."""
+    for chains in together:
+        for file in files:
+            for _ in Decoding(file, probe(file), chains):
+                pass
 
 
 def cpu(work: Callable[[], object]) -> float:
@@ -78,24 +106,57 @@ def cpu(work: Callable[[], object]) -> float:
     return spent() - before
 
 
-def command(files: Sequence[Path], presets: Sequence[Preset], runs: int, workers: int) -> dict[str, float]:
+def command(files: Sequence[Path], presets: Sequence[Preset], runs: int, workers: int) -> dict[str, Any]:
+    """Return what is measured on one set of videos."""
     rows = {preset.name: rows_of(files, preset) for preset in presets}
-    walls, ffmpeg, networks = [], [], []
-    for _ in range(runs):
-        ffmpeg.append(in_parallel(null, [(file, presets) for file in files], workers))
-        shares = [(preset, round(rows[preset.name] / workers)) for preset in presets for _ in range(workers)]
-        networks.append(in_parallel(forward, shares, workers))
-        walls.append(whole(files, workers))
-    floor = [a + b for a, b in zip(ffmpeg, networks, strict=True)]
+    found = [a_run(files, presets, rows, workers) for _ in range(runs)]
+    middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
+    ratios = {
+        "command / floors": [one["command"] / (one["floor ffmpeg"] + one["floor networks"]) for one in found],
+        "one worker / command": [one["one worker"] / one["command"] for one in found],
+        "common way / command": [one["common way"] / one["command"] for one in found],
+        "common way / command, CPU": [one["common way, CPU s"] / one["command, CPU s"] for one in found],
+    }
     return {
         "videos": len(files),
-        "workers": workers,
         "rows": sum(rows.values()),
-        "command, wall s": statistics.median(walls),
-        "floor ffmpeg, wall s": statistics.median(ffmpeg),
-        "floor networks, wall s": statistics.median(networks),
-        "command / floors": statistics.median(a / b for a, b in zip(walls, floor, strict=True)),
+        **middle,
+        **{name: statistics.median(values) for name, values in ratios.items()},
+        "by run": ratios,
+        "met": {
+            f"command / floors, <= {FLOORS}": statistics.median(ratios["command / floors"]) <= FLOORS,
+            f"common way / command, >= {PEER:g}": statistics.median(ratios["common way / command"]) >= PEER,
+        },
     }
+
+
+def a_run(files: Sequence[Path], presets: Sequence[Preset], rows: dict[str, int], workers: int) -> dict[str, float]:
+    """Return the wall seconds of every side, in turn, and the most memory of one of its processes."""
+    shares = [(preset, round(rows[preset.name] / workers)) for preset in presets for _ in range(workers)]
+    floors = {
+        "floor ffmpeg": in_parallel(null, [(file, presets) for file in files], workers),
+        "floor networks": in_parallel(forward, shares, workers),
+    }
+    with tempfile.TemporaryDirectory() as place:
+        out, theirs = Path(place) / "features.h5", Path(place) / "peer"
+        ours = whole(files, presets, workers, out)
+        words = [json.dumps([str(file) for file in files]), json.dumps([preset.name for preset in presets])]
+        # As many threads as there are workers: what torch takes by itself where nothing else runs.
+        threads = {"OMP_NUM_THREADS": str(workers)}
+        common = watched([sys.executable, "-m", "benchmarks.extract_peer", *words, str(theirs)], threads)
+        alone = whole(files, presets, 1, Path(place) / "one.h5")
+        return {
+            **floors,
+            "command": ours.seconds,
+            "one worker": alone.seconds,
+            "common way": common.seconds,
+            "command, CPU s": ours.processor,
+            "one worker, CPU s": alone.processor,
+            "common way, CPU s": common.processor,
+            "command, peak MB of a process": ours.peak / 1e6,
+            "common way, peak MB": common.peak / 1e6,
+            "largest error": max(error(out, theirs, preset, len(files)) for preset in presets),
+        }
 
 
 def rows_of(files: Sequence[Path], preset: Preset) -> int:
@@ -141,20 +202,53 @@ def forward(preset: Preset, rows: int) -> float:
         return time.monotonic() - begun
 
 
-def whole(files: Sequence[Path], workers: int) -> float:
-    with tempfile.TemporaryDirectory() as place:
-        table = Path(place) / "videos.csv"
-        table.write_text("video_id,path\n" + "".join(f"{i},{file}\n" for i, file in enumerate(files)))
-        words = ["run", "extract", "--dataset", "files", "--root", str(table), "--weights", "random"]
-        words += ["--dtype", "float32", "--workers", str(workers), "--out", f"{place}/features.h5"]
-        begun = time.monotonic()
-        subprocess.run([sys.executable, "-m", "pipeline.cli", *words], check=True, capture_output=True)
-        return time.monotonic() - begun
+def whole(files: Sequence[Path], presets: Sequence[Preset], workers: int, out: Path) -> Watched:
+    """Return what the command takes."""
+    table = out.with_suffix(".csv")
+    table.write_text("video_id,path\n" + "".join(f"{i},{file}\n" for i, file in enumerate(files)))
+    words = ["run", "extract", "--dataset", "files", "--root", str(table), "--weights", "random"]
+    words += ["--extractor", ",".join(preset.name for preset in presets)]
+    words += ["--dtype", "float32", "--workers", str(workers), "--out", str(out)]
+    return watched([sys.executable, "-m", "pipeline.cli", *words])
 
 
-def table(found: dict[str, float]) -> str:
-    width = max(map(len, found))
-    return "\n".join(f"{name:<{width}}  {value:8.2f}" for name, value in found.items())
+def error(ours: Path, theirs: Path, preset: Preset, videos: int) -> float:
+    """Return the largest centred relative error of a video's rows."""
+    found = []
+    with Features.open(ours) as features:
+        for video in range(videos):
+            streams = [features.rows(stream, str(video)) for stream, _ in preset.streams]
+            a, b = np.load(theirs / preset.name / f"{video}.npy"), np.concatenate(streams, axis=1)
+            if len(a) != len(b):
+                return float("inf")
+            if len(a) > 1:  # of one row nothing is left without its mean
+                found.append(float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(0))))
+    return max(found, default=0.0)
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print tables."""
+    console, sets = Console(width=120), found["sets"]
+    console.print(
+        f"{', '.join(found['networks'])}; {found['workers']} workers, {found['runs']} runs; load of the machine "
+        f"{found['load before']:.1f} before, {found['load after']:.1f} after",
+        highlight=False,
+    )
+    for name, value in found["decoding"].items():
+        console.print(f"{name}: {value:.2f}", highlight=False)
+    table = Table(title="medians of runs; seconds by the clock", title_justify="left")
+    for column in ("", *sets):
+        table.add_column(column, justify="right" if column else "left")
+    for name, value in next(iter(sets.values())).items():
+        if isinstance(value, int | float):
+            form = "{:.1e}" if "error" in name else "{:.2f}" if isinstance(value, float) else "{}"
+            table.add_row(name, *(form.format(one[name]) for one in sets.values()))
+    for name in next(iter(sets.values()))["met"]:
+        table.add_row(name, *("met" if one["met"][name] else "NOT met" for one in sets.values()))
+    console.print(table)
+    for name, one in sets.items():
+        for ratio, values in one["by run"].items():
+            console.print(f"{name}: {ratio}, by run: {' '.join(f'{value:.2f}' for value in values)}", highlight=False)
 
 
 if __name__ == "__main__":

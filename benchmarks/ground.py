@@ -14,7 +14,6 @@ import argparse
 import json
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from benchmarks import children
 from benchmarks.ground_peer import Dense
 from train.batches import Batch
 from train.candidates import neighbours
@@ -107,11 +107,9 @@ def measure(job: Job, kind: str, rounds: int) -> dict[str, Any]:
 
 def child(side: str, job: Job) -> dict[str, Any]:
     """Return what a side measures in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.ground", "--side", side, json.dumps(asdict(job))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
-    if done.returncode:
-        sys.exit(f"{side} failed ({done.returncode}; -9: out of memory):\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = children.child("benchmarks.ground", "--side", side, json.dumps(asdict(job)))
+    if "failed" in found:
+        sys.exit(f"{side}: {found['failed']}; a smaller --batch or --hidden")
     return found
 
 

@@ -196,21 +196,23 @@ def main() -> None:
     parser.add_argument("--worlds", default=",".join(WORLDS))
     parser.add_argument("--size", choices=STEPS, default="tiny")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="a line for each run and each band")
+    parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     worlds = chosen.worlds.split(",")
     if odd := set(worlds) - set(WORLDS):
         parser.error(f"--worlds {chosen.worlds}: {', '.join(odd)} is none of {', '.join(WORLDS)}")
-    logging.basicConfig(level=logging.WARNING if chosen.json else logging.INFO, format="%(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
-        bench = Bench(chosen.size, chosen.seeds, Path(place), chosen.json)
+        bench = Bench(chosen.size, chosen.seeds, Path(place))
         bands = [band for world in worlds for band in WORLDS[world](bench)]
-    if chosen.json:
-        for band in bands:
-            print(json.dumps({**asdict(band), "positive": band.positive, "met": band.met}))
-    else:
-        show(bench, bands, worlds)
+    found = {
+        "size": bench.size,
+        "seeds": bench.seeds,
+        "numbers": bench.numbers,
+        "bands": [{**asdict(band), "positive": band.positive, "met": band.met} for band in bands],
+    }
+    print(json.dumps(found, indent=2)) if chosen.json else show(found)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import tempfile
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +65,6 @@ class Bench:
     size: str
     seeds: int
     place: Path
-    json: bool = False
     numbers: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def file(self, world: World) -> Path:
@@ -82,10 +79,7 @@ class Bench:
         """Note what was measured with a seed."""
         for name, value in found.items():
             self.numbers.setdefault(variant, {}).setdefault(name, []).append(value)
-        if self.json:
-            print(json.dumps({"variant": variant, "seed": seed, **found}), flush=True)
-        else:
-            log.info("%s, seed %d: %s", variant, seed, ", ".join(f"{name} {v:.3g}" for name, v in found.items()))
+        log.info("%s, seed %d: %s", variant, seed, ", ".join(f"{name} {v:.3g}" for name, v in found.items()))
 
     def of(self, variant: str, metric: str) -> list[float]:
         """Return a value for each seed."""
@@ -102,7 +96,7 @@ class Bench:
         run = Run(Data(features=path, text_encoder=scratch.TINY), fit, method, settings, parts)
         with Features.open(path) as features:
             corpora = [data.load(features, part) for part in parts if part]
-        words = text.load(scratch.TINY, corpora[0], world.seed)
+        words = text.load(scratch.TINY, corpora[0].texts, world.seed)
         pieces = [text.pieces(words.tokenizer, one.texts, one.words, run.data.max_text_tokens) for one in corpora]
         if alone:
             net: Any = words.encoder.net
@@ -117,27 +111,27 @@ class Bench:
         return Trained(model, run, (corpora[0], pieces[0]), (corpora[1], pieces[1]))
 
 
-def show(bench: Bench, bands: Sequence[Band], worlds: Iterable[str]) -> None:
-    """Print mean and standard deviation over seeds, and the bands."""
-    console = Console()
-    for world in worlds:
-        some = {name: found for name, found in bench.numbers.items() if name.startswith(world)}
-        columns = dict.fromkeys(metric for found in some.values() for metric in found)
-        table = Table(title=f"world {world}, {bench.size}, {bench.seeds} seeds: mean ± sd", title_justify="left")
+def show(found: dict[str, Any]) -> None:
+    """Print mean and standard deviation over seeds, and the bands, of what `planted.py` found."""
+    console, numbers = Console(), found["numbers"]
+    for world in dict.fromkeys(variant[0] for variant in numbers):
+        some = {name: values for name, values in numbers.items() if name.startswith(world)}
+        columns = dict.fromkeys(metric for values in some.values() for metric in values)
+        title = f"world {world}, {found['size']}, {found['seeds']} seeds: mean ± sd"
+        table = Table(title=title, title_justify="left")
         for column in ("", *columns):
             table.add_column(column, justify="right" if column else "left")
-        for name, found in some.items():
-            table.add_row(name, *(_cell(found.get(column, [])) for column in columns))
-        if some:
-            console.print(table)
+        for name, values in some.items():
+            table.add_row(name, *(_cell(values.get(column, [])) for column in columns))
+        console.print(table)
     table = Table(title="bands: above 0 in so many of the seeds", title_justify="left")
     for column in ("difference", "by seed", "mean ± sd", "above 0", "needed", ""):
         table.add_column(column)
-    for band in bands:
-        values, seeds = " ".join(f"{value:.3g}" for value in band.values), len(band.values)
-        needed = f"{math.ceil(band.share * seeds)}"
-        words = (f"{band.positive} of {seeds}", needed, "met" if band.met else "NOT met")
-        table.add_row(band.name, values, _cell(list(band.values)), *words)
+    for band in found["bands"]:
+        values, seeds = " ".join(f"{value:.3g}" for value in band["values"]), len(band["values"])
+        needed = f"{math.ceil(band['share'] * seeds)}"
+        words = (f"{band['positive']} of {seeds}", needed, "met" if band["met"] else "NOT met")
+        table.add_row(band["name"], values, _cell(list(band["values"])), *words)
     console.print(table)
 
 

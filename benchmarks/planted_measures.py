@@ -14,6 +14,7 @@ from train import methods
 from train.config import Run
 from train.data import Corpus, video_tokens
 from train.metrics import ranks, recall
+from train.probing import Clips, Labelled, distance, equidistant, linear, order
 from train.text import Pieces
 from workflows.planted import truth
 
@@ -77,43 +78,18 @@ def rows_of(corpus: Corpus, encode: Any = None) -> Tensor:
 
 
 def probes(train: Tensor, test: Tensor) -> dict[str, float]:
-    """Return per cent right of linear probes on frozen features (LocVTP, 4.5), trained on other videos.
+    """Return per cent right of linear probes on frozen features (LocVTP, 4.8), trained on other videos.
 
     order: which of 5 equidistant rows (chance 20); distance: how far two of these are apart (40, the commonest); half:
     first or second half of all 8 rows (50).
     """
-    places = torch.tensor([0, 2, 4, 5, 7])
-    first, second = torch.combinations(torch.arange(5)).T
-
-    def pairs(x: Tensor) -> Tensor:
-        a, b = x[:, places[first]], x[:, places[second]]
-        return torch.cat([a, b, (a - b).abs()], dim=2)
-
-    return {
-        "order": probe(train[:, places], test[:, places], torch.arange(5)),
-        "distance": probe(pairs(train), pairs(test), second - first),
-        "half": probe(train, test, torch.arange(8) // 4),
-    }
-
-
-def probe(train: Tensor, test: Tensor, labels: Tensor) -> float:
-    """Return the per cent of test rows that softmax regression on the train rows gets right.
-
-    Features (videos, n, d), with one label for each of the n.
-    """
-    x, y = (some.flatten(0, 1).double() for some in (train, test))
-    mean, sd = x.mean(0), x.std(0).clamp(min=1e-6)
-    x, y = (x - mean) / sd, (y - mean) / sd
-    weights = torch.zeros(x.shape[1] + 1, int(labels.max()) + 1, dtype=torch.float64, requires_grad=True)
-    target = labels.repeat(len(train))
-    optimiser = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimiser.zero_grad()
-        found = functional.cross_entropy(x @ weights[1:] + weights[0], target) + 1e-3 * weights[1:].square().sum()
-        found.backward()
-        return found
-
-    optimiser.step(loss)
-    right = (y @ weights[1:] + weights[0]).argmax(1) == labels.repeat(len(test))
-    return 100 * float(right.double().mean())
+    both = {"train": train, "test": test}
+    clips = [Clips(x[:, equidistant(8, 5)], [f"{side} {at}" for at in range(len(x))]) for side, x in both.items()]
+    halves = [
+        Labelled(
+            x.flatten(0, 1), [at // 4 for at in range(8)] * len(x), [f"{side} {at // 8}" for at in range(8 * len(x))]
+        )
+        for side, x in both.items()
+    ]
+    found = {"order": order(*clips), "distance": distance(*clips), "half": linear(*halves)}
+    return {name: 100 * one.accuracy for name, one in found.items()}

@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +23,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks import children
 
 SIZES = {
     "cuda": {"batch": 128, "hidden": 768, "layers": 12, "negatives": 8, "workers": 16, "steps": 30, "warmup": 5},
@@ -117,15 +117,7 @@ def measure(job: Job, given: dict[str, Any], rounds: int) -> dict[str, Any]:
 
 def child(side: str, job: Job) -> dict[str, Any]:
     """Return what a side measures in a process of its own; this one stays small, as a child inherits its peak."""
-    words = json.dumps({**asdict(job), "place": str(job.place)})
-    command = [sys.executable, "-m", "benchmarks.train_child", side, words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
-    if done.returncode == -9:
-        return {"failed": "out of memory (killed)"}
-    if done.returncode:
-        sys.exit(f"{side} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return children.child("benchmarks.train_child", side, json.dumps({**asdict(job), "place": str(job.place)}))
 
 
 def summary(runs: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]], base: float) -> dict[str, Any]:

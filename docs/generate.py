@@ -21,10 +21,13 @@ COMMANDS = [
         (pipeline_app, words)
         for words in (
             [], ["run", "extract"], ["run", "tag"], ["run", "idf"], ["run", "merge"],
-            ["join"], ["list"], ["show"], ["verify"],
+            ["join"], ["list"], ["show"], ["verify"], ["repair"],
         )
     ),
-    *((train_app, words) for words in ([], ["resume"], ["evaluate"], ["list"], ["compare"])),
+    *(
+        (train_app, [name] * bool(name))
+        for name in ("", "ground", "resume", "evaluate", "export-features", "segment", "probe", "list", "compare")
+    ),
 ]  # fmt: skip
 ANNOTATIONS = HERE.parents[1] / "shared/data"
 """Real annotations beside the checkout: what `datasets.md` counts. Where they are not, that page is left alone."""

@@ -116,9 +116,10 @@ def _run(stage: Stage, workers: int | None, scheduler: str, unit: str, size: int
 def pool(workers: int | None, scheduler: str, shares: int) -> AbstractContextManager[Pool]:
     """Return where a caption stage runs: by default here, or on as many workers as there are cores and shares."""
     if scheduler:
+        from pipeline.abroad import same_versions
         from pipeline.cluster import existing
 
-        return existing(scheduler, gpu=False)
+        return existing(scheduler, gpu=False, met=same_versions)
     count = workers if workers is not None else min(len(os.sched_getaffinity(0)), shares)
     if count == 0 or (workers is None and count == 1):
         return Loop()

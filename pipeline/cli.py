@@ -18,6 +18,7 @@ from pipeline.stages.extract import Extract
 from pipeline.stages.idf import Idf
 from pipeline.stages.merge import Merge
 from pipeline.stages.tag import Tag
+from pipeline.where import Where
 
 app = App(
     name="pipeline",
@@ -28,7 +29,7 @@ app = App(
 run = App(name="run", help="Run one stage.")
 app.command(run)
 
-TAG, IDF, MERGE = Tag(), Idf(), Merge()
+TAG, IDF, MERGE, HERE = Tag(), Idf(), Merge(), Where()
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
@@ -36,32 +37,31 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")
 def _extract(
     stage: Annotated[Extract, Parameter(name="*")],
     *,
-    workers: int | None = None,
-    scheduler: str = "",
+    where: Annotated[Where, Parameter(name="*")] = HERE,
+    time_limit: str = "",
     dry_run: bool = False,
 ) -> int:
     """Extract features from the videos of a data set into a feature file.
 
     Parameters
     ----------
-    workers
-        Worker processes of one thread each; 0 is a plain loop. Default: as many as cores and memory allow,
-        or one for each GPU.
-    scheduler
-        Address of a Dask scheduler that is already there.
+    time_limit
+        Minutes, H:MM or H:MM:SS after which what is under way is finished and saved, and the run ends with exit code 3,
+        as it does at SIGTERM and SIGUSR1; the same command goes on.
     dry_run
         Print what would be done, with rows, bytes and a guess of the time, and stop.
 
     """
-    from pipeline import dryrun, launch, plan
+    from pipeline import dryrun, launch, plan, stopping
 
     # Workers may stand in another folder.
     stage = replace(stage, extractor=_commas(stage.extractor), out=stage.out.absolute())
     plan.check_flags(stage)
-    _check_workers(workers)
+    where.check()
+    limit = stopping.seconds_of(time_limit)
     if dry_run:
-        return dryrun.print_plan(stage, workers)
-    return launch.launch(stage, workers, scheduler)
+        return dryrun.print_plan(stage, where.workers)
+    return launch.launch(stage, where, limit)
 
 
 @run.command(name="tag")
@@ -219,6 +219,23 @@ def _verify(file: Path, /, *, json_: Json = False) -> int:
     else:
         printing.print_lines([*coverage, *problems, f"{file}: {len(problems) or 'no'} problems"])
     return 1 if problems else 0
+
+
+@app.command(name="repair")
+def _repair(file: Path, /) -> int:
+    """Take damaged rows out of a feature file: they count as missing, and the next `pipeline run extract` makes them.
+
+    Parameters
+    ----------
+    file
+        A feature file, a folder of shards, or a shard.
+
+    """
+    from pipeline import printing, repairing
+
+    found = repairing.repair(file)
+    cure = "; run `pipeline run extract` again" if found else ""
+    return printing.print_lines([*found, f"{file}: {len(found) or 'no'} videos taken out{cure}"])
 
 
 def _commas(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import BadSetting
+from pipeline.abroad import Unfit
+from pipeline.errors import BadSetting, PipelineError
 from pipeline.records import Outcome
 from pipeline.runner import Chunk, WorkerDied
 
@@ -37,6 +39,9 @@ SETTINGS = {
 }
 
 
+Work = Callable[[Sequence[Any]], list[Outcome]]
+
+
 class Dask:
     """A pool on a Dask client: as many chunks under way as there are worker threads."""
 
@@ -45,27 +50,54 @@ class Dask:
 
         self._client = client
         self._resources = resources
-        self._chunks: dict[Future[Any], Chunk] = {}
+        self._under_way: dict[Future[Any], tuple[Work, Chunk]] = {}
         self._done = as_completed()
 
     def slots(self) -> int:
         """Return the number of worker threads there are now."""
-        return sum(self._client.nthreads().values())
+        with _connected():
+            return sum(self._client.nthreads().values())
 
-    def submit(self, work: Callable[[Sequence[Any]], list[Outcome]], chunk: Chunk) -> None:
+    def submit(self, work: Work, chunk: Chunk) -> None:
         """Send a chunk to a worker."""
-        future = self._client.submit(work, chunk.items, pure=False, retries=0, resources=self._resources)
-        self._chunks[future] = chunk
+        with _connected():
+            future = self._client.submit(work, chunk.items, pure=False, retries=0, resources=self._resources)
+        self._under_way[future] = work, chunk
         self._done.add(future)
 
     def finished(self) -> tuple[Chunk, list[Outcome] | BaseException]:
         """Wait for the next chunk to end."""
-        future = next(self._done)
-        chunk = self._chunks.pop(future)
-        error = future.exception()
-        result: list[Outcome] | BaseException = future.result() if error is None else _cause(error)
-        future.release()
-        return chunk, result
+        while True:
+            future = next(self._done)
+            work, chunk = self._under_way.pop(future)
+            with _connected():
+                error = future.exception()
+                result: list[Outcome] | BaseException = future.result() if error is None else _cause(error)
+            future.release()
+            if not (isinstance(result, Unfit) and self._send_away(result)):
+                return chunk, result
+            self.submit(work, chunk)
+
+    def _send_away(self, unfit: Unfit) -> bool:
+        """End a worker that must not work, unless there would be none left. Returns whether there are others."""
+        with _connected():
+            others = set(self._client.nthreads()) - {unfit.address}
+            if others:
+                log.warning("sent away: %s", unfit)
+                self._client.retire_workers([unfit.address])
+        return bool(others)
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """Raise PipelineError when the scheduler is gone: every chunk that was under way is then cancelled."""
+    try:
+        yield
+    except (CancelledError, OSError) as error:
+        raise PipelineError(
+            "the connection to the Dask scheduler is lost; what was finished is kept, run the same command again to "
+            "go on"
+        ) from error
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -82,7 +114,7 @@ def local(workers: int, gpu: bool) -> Iterator[Dask]:
     import dask
     from distributed import Client, LocalCluster
 
-    _quiet()
+    quiet()
     with (
         dask.config.set(SETTINGS),
         LocalCluster(
@@ -100,12 +132,12 @@ def local(workers: int, gpu: bool) -> Iterator[Dask]:
 
 
 @contextmanager
-def existing(address: str, gpu: bool) -> Iterator[Dask]:
-    """The workers of the scheduler at `address`."""
+def existing(address: str, gpu: bool, met: Callable[[Client], None]) -> Iterator[Dask]:
+    """The workers of the scheduler at `address`. `met` is called before any work is given to them."""
     import dask
     from distributed import Client
 
-    _quiet()
+    quiet()
     with dask.config.set(SETTINGS):
         try:
             client = Client(address, timeout=30)
@@ -115,6 +147,7 @@ def existing(address: str, gpu: bool) -> Iterator[Dask]:
             if not client.nthreads():
                 raise BadSetting(f"the scheduler at {address} has no workers; start some with `dask worker {address}`")
             _check_workers(client, address, gpu)
+            met(client)
             log.info("Dask: scheduler %s, dashboard at %s", address, client.dashboard_link)
             yield Dask(client, {"GPU": 1} if gpu else None)
 
@@ -124,12 +157,16 @@ def _check_workers(client: Client, address: str, gpu: bool) -> None:
     if max(client.nthreads().values()) > 1:
         raise BadSetting(f"workers of {address} have several threads; start them with `--nthreads 1`")
     found = client.scheduler_info(n_workers=-1)["workers"].values()
+    if any(worker.get("memory_limit") for worker in found):
+        log.warning("WARNING: workers of %s have a memory limit, near which Dask has them pause, without a word; start "
+                    "them with `--memory-limit 0`", address)  # fmt: skip
     if gpu and not any(worker.get("resources", {}).get("GPU") for worker in found):
         raise BadSetting(f"no worker of {address} offers a GPU; start them with `--resources GPU=1`, or --device cpu")
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """What Dask says of a worker that died is said by the runner, in a line."""
-    for name in ("distributed", "distributed.scheduler", "distributed.nanny", "distributed.core", "distributed.client"):
+    parts = ("scheduler", "nanny", "core", "client")
+    for name in ("distributed", *(f"distributed.{part}" for part in parts), "asyncssh", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")

@@ -1,13 +1,16 @@
 """Feature files that are made of others: the same videos and tables, with a stream that no decoder gave.
 
-stream = NewStream("locvtp:run", settings, provenance, 512, np.dtype("float16"))
-of_features(features, out, stream, ["timm:vit"], rows)              # rows: (place of a video, its rows) one by one
+    stream = NewStream("locvtp:run", settings, provenance, 512, np.dtype("float16"))
+    of_features(features, out, stream, ["timm:vit"], rows)              # rows: (place of a video, its rows) one by one
+
+`train` writes exported features so, and `workflows` planted ones.
 """
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,12 +23,15 @@ from pipeline.layout import StreamHead, worst
 from pipeline.output import FILES, Output
 from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.provenance import file_attrs
+from pipeline.publish import temporary_name
 from pipeline.shards import Extracted, Rows, fold, write_shard
 from pipeline.store import STATUS, Features
 from pipeline.tables import Writer
 
 SHARD = 1 << 27
-"""Bytes of rows that are held in memory before they are written."""
+"""Bytes that are held in memory before they are written."""
+COLUMNS = 1 << 12
+"""Bytes that a video takes besides its rows, roughly."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +81,22 @@ def write(
     It appears whole or not at all; rows are written in shards of 128 MB beside it, so that memory does not grow.
     """
     attrs = {**beside[0].attrs, **file_attrs(str(beside[0].attrs["dataset"]))}
-    with Output(out).owned(), tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
+    with Output(out).owned(), _folder(out.with_name(temporary_name(out.with_suffix(".shards")))) as place:
         parts = list(beside)
         for number, some in enumerate(_shards(videos, stream.name)):
-            path = Path(place) / f"shard-{number}.h5"
+            path = place / f"shard-{number}.h5"
             write_shard(path, attrs, {stream.name: stream.head()}, some)
             parts.append(read_part(path))
         fold(parts, out, attrs, made)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[Path]:
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _shards(videos: Iterable[Extracted], stream: str) -> Iterator[list[Extracted]]:
@@ -89,7 +104,7 @@ def _shards(videos: Iterable[Extracted], stream: str) -> Iterator[list[Extracted
     size = 0
     for video in videos:
         some.append(video)
-        size += video.rows[stream].nbytes if stream in video.rows else 0
+        size += COLUMNS + (video.rows[stream].nbytes if stream in video.rows else 0)
         if size >= SHARD:
             yield some
             some, size = [], 0
@@ -102,7 +117,8 @@ def of_features(
 ) -> None:
     """Write a feature file with the tables of `features` and a new stream that was made of its streams `sources`.
 
-    `rows`: places of videos and their rows. What became of a video in the sources is told of it in the new stream too.
+    `rows`: places of videos and their rows. What became of a video in the sources is told of it in the new stream too;
+    nothing, if it has no rows because one of the sources never had it.
     """
     write(out, [without_rows(part) for part in features.parts], stream, _videos(features, stream.name, sources, rows))
 
@@ -112,6 +128,8 @@ def _videos(
 ) -> Iterator[Extracted]:
     heads = {source: features.stream(source) for source in sources}
     status, reason = worst(heads, len(features.videos["id"]))
+    never = np.any([head.status == STATUS.index("missing") for head in heads.values()], axis=0)
+    untold = never & (status != STATUS.index("failed"))
     with_rows = set[int]()
 
     def one(place: int, found: dict[str, Rows]) -> Extracted:
@@ -122,6 +140,6 @@ def _videos(
     for place, values in rows:
         with_rows.add(place)
         yield one(place, {name: np.ascontiguousarray(values)})
-    for place in np.flatnonzero(status).tolist():
+    for place in np.flatnonzero((status > 0) & ~untold).tolist():
         if place not in with_rows:
             yield one(place, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pipeline.errors import BadSetting
@@ -32,7 +33,7 @@ def resolve(device: str) -> str:
 
 
 def mine(device: str) -> str:
-    """Return the device of this process: workers on one machine take its GPUs in turn."""
+    """Return the device of this process: workers on one machine take its GPUs in turn, by the number in their name."""
     chosen = resolve(device)
     if chosen != "cuda":
         return chosen
@@ -42,4 +43,5 @@ def mine(device: str) -> str:
         name = str(get_worker().name)
     except ValueError:  # a plain loop
         return "cuda:0"
-    return f"cuda:{int(name) % gpus() if name.isdecimal() else 0}"
+    number = re.search(r"(?:^|-)(\d+)$", name)  # `3`, or `node7-3`; an address has none
+    return f"cuda:{int(number[1]) % gpus() if number else 0}"

@@ -18,6 +18,8 @@ from pipeline.extraction import Frames, batchers_for, cut
 from pipeline.launch import default_workers
 from pipeline.plan import Item, Plan, rows_of
 from pipeline.probe import probe
+from pipeline.records import Remote
+from pipeline.remote import local
 from pipeline.stages.extract import Extract, plan_of
 
 PROBED = 256
@@ -76,17 +78,25 @@ def _measure(items: Sequence[Item]) -> Measured:
     with ThreadPoolExecutor(8) as pool:
         seconds = dict(zip((item.id for item in tried), pool.map(_seconds, tried), strict=True))
     known = [item for item in tried if seconds[item.id] > 0]
-    rate = sum(i.path.stat().st_size for i in known) / max(sum(seconds[i.id] for i in known), 1e-9)
+    rate = sum(_size(i) for i in known) / max(sum(seconds[i.id] for i in known), 1e-9)
     return Measured(
         tuple(replace(i, seconds=_of(seconds.get(i.id), i, rate)) for i in items), unreadable=len(tried) - len(known)
     )
 
 
 def _of(probed: float | None, item: Item, rate: float) -> float:
-    return probed if probed is not None else item.path.stat().st_size / max(rate, 1.0)
+    if probed is not None or isinstance(item.path, Remote):
+        return item.seconds if probed is None else probed
+    return _size(item) / max(rate, 1.0)
+
+
+def _size(item: Item) -> int:
+    return 0 if isinstance(item.path, Remote) else item.path.stat().st_size
 
 
 def _seconds(item: Item) -> float:
+    if isinstance(item.path, Remote):
+        return item.seconds
     try:
         return probe(item.path).duration or item.seconds
     except BadVideo:
@@ -115,7 +125,8 @@ def _pace(stage: Extract, items: Sequence[Item]) -> float:
 
 
 def _cut(item: Item) -> Iterator[tuple[str, int, Frames]]:
-    yield from cut(item, probe(item.path))
+    with local(item.path) as (path, _):
+        yield from cut(item, path, probe(path))
 
 
 def _clock(seconds: float) -> str:

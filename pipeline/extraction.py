@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from pipeline.plan import Item, Job, stream_settings
 from pipeline.probe import Probe, probe
 from pipeline.provenance import file_attrs, versions
 from pipeline.records import Outcome
+from pipeline.remote import UNFETCHED, State, local, of_file
 from pipeline.shards import Extracted, write_shard
 from pipeline.store import STATUS, Features
 
@@ -37,6 +39,8 @@ TRIES = 2
 """How often a video is decoded when its ffmpeg is killed from outside."""
 
 FAILED = STATUS.index("failed")
+LOST = 1_000
+"""Videos that failed without their worker, in one shard."""
 
 Frames = NDArray[np.uint8]
 
@@ -47,6 +51,8 @@ class Progressing:
 
     item: Item
     rows: dict[str, dict[int, NDArray[np.float32]]] = field(default_factory=dict)
+    state: State | None = None
+    """Of its source, where that is elsewhere and was fetched."""
     probe: Probe | None = None
     decoded: Decoded | None = None
     failure: str = ""
@@ -120,26 +126,32 @@ def _take(videos: list[Progressing], preset: str, finished: Any) -> None:
 
 def _decode(video: Progressing) -> Iterator[tuple[str, int, Frames]]:
     """Yield (preset, row number, frames of one row) of a video; note in `video` how it went."""
+    try:
+        with local(video.item.path) as (path, video.state):
+            yield from _decode_file(video, path)
+    except BadVideo as error:
+        video.failure = str(error)
+
+
+def _decode_file(video: Progressing, path: Path) -> Iterator[tuple[str, int, Frames]]:
     for _ in range(TRIES):
         try:
-            video.probe = probe(video.item.path)
-            video.decoded = yield from cut(video.item, video.probe)
+            probed = probe(path)
+            video.probe = replace(probed, mtime_ns=video.state.mtime) if video.state else probed
+            video.decoded = yield from cut(video.item, path, video.probe)
         except DecoderKilled as error:
             video.failure = f"{error} ({TRIES} times)"
             continue
-        except BadVideo as error:
-            video.failure = str(error)
-            return
         video.failure = ""
         return
 
 
-def cut(item: Item, probed: Probe) -> Generator[tuple[str, int, Frames], None, Decoded]:
+def cut(item: Item, path: Path, probed: Probe) -> Generator[tuple[str, int, Frames], None, Decoded]:
     """Yield (preset, row number, frames of one row); the last row of each preset may be short of frames."""
     presets = [job.preset for job in item.jobs]
     chains = list(dict.fromkeys(preset.chain for preset in presets))
     cutters = [[Cutter(p) for p in presets if p.chain == chain] for chain in chains]
-    with closing(Decoding(item.path, probed, chains)) as decoding:
+    with closing(Decoding(path, probed, chains)) as decoding:
         for chain, frame in decoding:
             for cutter in cutters[chain]:
                 yield from cutter.add(frame)
@@ -218,11 +230,9 @@ def _columns(video: Progressing) -> dict[str, Any]:
     """Return what the feature file keeps of a video and its decoding."""
     columns: dict[str, Any] = {}
     if video.probe is None:
-        try:
-            stat = video.item.path.stat()
-        except OSError:
-            return columns
-        return {"source_size": stat.st_size, "source_mtime": stat.st_mtime_ns}
+        path = video.item.path
+        state = of_file(path) if isinstance(path, Path) else video.state or UNFETCHED
+        return {"source_size": state.size, "source_mtime": state.mtime} if state else columns
     p = video.probe
     columns = {
         "duration": p.duration or 0.0,
@@ -265,13 +275,21 @@ def stream_heads(jobs: Sequence[Job], stage: Extract, device: str) -> dict[str, 
 def record_failures(
     stage: Extract, items: Sequence[Item], failed: Sequence[Outcome], output: Output, known: Features
 ) -> None:
-    """Write a shard for the items that failed before their worker could: it died, or an error was not foreseen."""
+    """Write shards for the items that failed before their worker could: it died, or an error was not foreseen."""
     by_id = {item.id: item for item in items}
+    lost: dict[tuple[Job, ...], list[tuple[Item, str]]] = {}
     for outcome in failed:
         item = by_id[outcome.item]
         at = known.index.get(item.id)
         if at is not None and all(s in known.streams and known.streams[s].status[at] == FAILED for s in item.streams):
             continue
-        heads = stream_heads(item.jobs, stage, "none")
-        lost = Extracted(item.id, _columns(Progressing(item)), item.streams, {}, "failed", outcome.reason)
-        write_shard(output.shard(_name([item], heads)), file_attrs(stage.dataset), heads, [lost])
+        lost.setdefault(item.jobs, []).append((item, outcome.reason))
+    for jobs, every in lost.items():
+        heads = stream_heads(jobs, stage, "none")
+        for begin in range(0, len(every), LOST):
+            some = every[begin : begin + LOST]
+            videos = [
+                Extracted(item.id, _columns(Progressing(item)), item.streams, {}, "failed", why) for item, why in some
+            ]
+            name = _name([item for item, _ in some], heads)
+            write_shard(output.shard(name), file_attrs(stage.dataset), heads, videos)

@@ -7,15 +7,20 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import orjson
 
+from pipeline.abroad import Away, maps_of, sent
 from pipeline.devices import gpus, resolve
+from pipeline.kinds import Kind, has_gpus, read
 from pipeline.loading import write_lines, write_oddities
 from pipeline.output import Output
 from pipeline.records import Outcome
 from pipeline.runner import Loop, Pool, run
 from pipeline.stages.extract import Extract, output_of, plan_of
+from pipeline.stopping import STOPPED, watched
+from pipeline.where import Where
 
 log = logging.getLogger(__name__)
 
@@ -23,21 +28,33 @@ MEMORY_PER_WORKER = 3 * 2**30
 """Bytes: three networks in float32, their activations for one batch, and the libraries."""
 
 
-def launch(stage: Extract, workers: int | None, scheduler: str) -> int:
-    """Run a stage and print what came of it. Returns the exit code."""
+def launch(stage: Extract, where: Where, limit: float | None = None) -> int:
+    """Run a stage, for `limit` seconds at most, and print what came of it. Returns the exit code."""
     output = output_of(stage)
-    pool = _pool(stage, workers, scheduler)
-    with output.owned():
+    kind = read(where.cluster) if where.cluster else None
+    if kind is not None and has_gpus(kind) and stage.device == "auto":
+        stage = replace(stage, device="cuda")  # a node whose GPU is broken must not go on without
+    pool = None if where.elsewhere else _here(stage, where.workers)
+    with watched(limit) as stop, output.owned():
         plan = plan_of(stage)
         output.drop(plan.wanted)
         _announce(stage)
-        outcomes = run(stage, pool)
+        if pool is not None:
+            outcomes = run(stage, pool, stop=stop)
+        else:
+            with sent(stage, output, maps_of(where.map_path)) as away:
+                outcomes = run(away, _elsewhere(away, where.scheduler, kind), stop=stop)
         # What the output holds counts, not only what this run did: the same command gives the same answer again.
         troubles = [o for o in (*plan.done, *outcomes) if o.status != "ok"]
         write_oddities(output, plan.manifest)
         write_lines(output.beside("missing.txt"), [video.encode() for video in plan.missing])
         write_lines(output.beside("failures.jsonl"), [orjson.dumps(o) for o in troubles])
-    return _summary(stage, outcomes, output)
+    code = _summary(stage, outcomes, output)
+    if len(outcomes) == len(plan.items):
+        return code
+    left = len(plan.items) - len(outcomes)
+    print(f"stopped by {stop.why()}: {left} videos are left; the same command goes on")
+    return STOPPED
 
 
 def _announce(stage: Extract) -> None:
@@ -51,11 +68,19 @@ def _announce(stage: Extract) -> None:
     )  # fmt: skip
 
 
-def _pool(stage: Extract, workers: int | None, scheduler: str) -> AbstractContextManager[Pool]:
-    if scheduler:  # its workers have devices of their own
+def _elsewhere(away: Away, scheduler: str, kind: Kind | None) -> AbstractContextManager[Pool]:
+    """Return workers that have devices of their own: those of a scheduler, or of a cluster to start."""
+    gpu = away.stage.device.startswith("cuda")
+    if kind is None:
         from pipeline.cluster import existing
 
-        return existing(scheduler, gpu=stage.device.startswith("cuda"))
+        return existing(scheduler, gpu, away.met)
+    from pipeline.clusters import opened
+
+    return opened(kind, gpu, away.met)
+
+
+def _here(stage: Extract, workers: int | None) -> AbstractContextManager[Pool]:
     gpu = resolve(stage.device).startswith("cuda")
     count = default_workers(gpu) if workers is None else workers
     if count == 0:

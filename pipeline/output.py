@@ -21,14 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import BadFeatureFile
-from pipeline.parts import Part, ledger_entries, part_files, read_ledger, read_part
-from pipeline.publish import remove_stale
+from pipeline.faults import point
+from pipeline.parts import Part, ledger_entries, made_at, part_files, read_ledger, read_part
+from pipeline.publish import append, explained, remove_stale
 from pipeline.records import Manifest
 from pipeline.shards import fold
 from pipeline.tables import same_tables, write_tables
 
 log = logging.getLogger(__name__)
 
+TRIES = 100
+"""How often the lock of a run that is just ending is tried."""
 Settings = Mapping[str, Mapping[str, Any]]
 """Settings by stream."""
 FILES = {".h5", ".hdf5"}
@@ -84,32 +87,54 @@ class Output:
 
         Shares of a divided job hold it together, a run without a share alone.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            names = [".lock", f".lock{self.share}"] if self.share else [".lock"]
-            locks = [os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o644) for name in names]
-        except OSError as error:
-            raise BadFeatureFile(
-                f"cannot write to {self.folder}: {error.strerror}; choose another --out or mend its rights"
-            ) from error
+        locks: list[int] = []
         try:
             if self.share:
-                _lock(locks[0], fcntl.LOCK_SH, self.path)
-            _lock(locks[-1], fcntl.LOCK_EX, self.path)
-            remove_stale(self.folder)
-            remove_stale(self.path.parent)
-            for folded in self.path.parent.glob(f".{self.folder.name}.folded-*"):
-                shutil.rmtree(folded, ignore_errors=True)
-            self.adopt()
+                locks.append(self._lock(".lock", fcntl.LOCK_SH))
+            locks.append(self._lock(f".lock{self.share}", fcntl.LOCK_EX))
+            with explained(self.path):
+                self._tidy()
+                self.adopt()
             yield
         finally:
+            if locks and self.is_file and not self.share:
+                self._remove_if_empty(locks[0])
             for lock in locks:
                 os.close(lock)
-            self._remove_if_empty()
 
-    def _remove_if_empty(self) -> None:
-        names = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
-        if self.is_file and not self.share and names == {".lock"}:
+    def _tidy(self) -> None:
+        remove_stale(self.folder)
+        remove_stale(self.path.parent)
+        for folded in self.path.parent.glob(f".{self.folder.name}.folded-*"):
+            shutil.rmtree(folded, ignore_errors=True)
+
+    def _lock(self, name: str, kind: int) -> int:
+        """Return a handle of the lock that is called so, which is held. Raises BadFeatureFile if others hold it."""
+        file = self.folder / name
+        for _ in range(TRIES):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            except FileNotFoundError:  # the run before has just removed its folder
+                continue
+            except OSError as error:
+                raise BadFeatureFile(
+                    f"cannot write to {self.folder}: {error.strerror}; choose another --out or mend its rights"
+                ) from error
+            try:
+                _hold(handle, kind, self.path)
+            except BadFeatureFile:
+                os.close(handle)
+                raise
+            if _is(handle, file):
+                return handle
+            os.close(handle)  # it was held by the run before until that removed it: others would make another
+        raise BadFeatureFile(f"{file} comes and goes; see what other run writes {self.path}")
+
+    def _remove_if_empty(self, lock: int) -> None:
+        """Remove the folder of shards if only our lock is in it; after `finish` there may be that of the next run."""
+        ours = _is(lock, self.folder / ".lock")
+        if ours and [file.name for file in self.folder.iterdir()] == [".lock"]:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def adopt(self) -> None:
@@ -119,13 +144,13 @@ class Output:
         made = {(entry["shard"], entry["made"]) for entry in entries}
         found = sorted(self.folder.glob(f"{self._prefix}*.h5"))
         new = [file for file in found if (file.name, file.stat().st_mtime_ns) not in known]
-        lines = [line for file in new if (line := _ledger_line(file, made))]
-        if not lines:
-            return
-        with self._ledger.open("a", encoding="utf-8") as ledger:
-            ledger.writelines(lines)
-            ledger.flush()
-            os.fsync(ledger.fileno())
+        found_new = sorted(filter(None, (_entry(file, made) for file in new)), key=made_at)
+        # Clocks jump, and other machines have others: what is listed now was made after all that is listed already.
+        last = max(map(made_at, entries), default=0)
+        for entry in found_new:
+            last = entry["order"] = max(last + 1, entry["made"])
+        if found_new:
+            append(self._ledger, [json.dumps(entry) + "\n" for entry in found_new])
 
     def drop(self, wanted: Settings) -> None:
         """Take streams with other settings than the wanted ones out of the shards."""
@@ -150,7 +175,10 @@ class Output:
             fold([read_part(tables), *old, *shards], self.path, attrs)
         # Out of sight at once: half a folder of shards would tell another story than the whole.
         folded = self.folder.with_name(f".{self.folder.name}.folded-{os.getpid()}")
-        self.folder.rename(folded)
+        with explained(self.path):
+            point("away.before", self.path)
+            self.folder.rename(folded)
+            point("away.after", self.path)
         shutil.rmtree(folded, ignore_errors=True)
 
 
@@ -160,7 +188,15 @@ def current(part: Part, wanted: Settings) -> Part:
     return replace(part, streams=left)
 
 
-def _lock(handle: int, kind: int, path: Path) -> None:
+def _is(handle: int, file: Path) -> bool:
+    """Return whether a handle is that of the file that stands there now."""
+    try:
+        return os.path.samestat(os.fstat(handle), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _hold(handle: int, kind: int, path: Path) -> None:
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -169,18 +205,17 @@ def _lock(handle: int, kind: int, path: Path) -> None:
         log.warning("%s: this file system has no locks (%s); see that no other run writes it", path, error.strerror)
 
 
-def _ledger_line(file: Path, listed: set[tuple[str, int]]) -> str:
-    """Return the line for a shard; none if it is listed already and was copied, or if it is damaged."""
+def _entry(file: Path, listed: set[tuple[str, int]]) -> dict[str, Any] | None:
+    """Return what the ledger says of a shard; None if it is listed already and was copied, or if it is damaged."""
     try:
         part = read_part(file)
     except BadFeatureFile as error:
         log.warning("%s; set aside, its videos are extracted again", error)
         file.replace(file.with_name(f"{file.name}.damaged"))
-        return ""
+        return None
     made = int(part.attrs.get("made", 0))
     if (file.name, made) in listed:
-        return ""
+        return None
     rows = {name: stream["rows"] for name, stream in part.streams.items()}
     written = file.stat().st_mtime_ns
-    entry = {"shard": file.name, "made": made, "written": written, "videos": len(part.videos["id"]), "rows": rows}
-    return json.dumps(entry) + "\n"
+    return {"shard": file.name, "made": made, "written": written, "videos": len(part.videos["id"]), "rows": rows}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline import seals
 from pipeline.errors import BadFeatureFile
 
 FORMAT = 1
@@ -38,6 +41,13 @@ VIDEO_COLUMNS: dict[str, Any] = {
 """Columns of `videos/` besides id, status and reason, with what stands there before a video is decoded."""
 
 
+DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError, MemoryError)
+"""What h5py and numpy have been seen to raise on files with flipped bits."""
+
+FEW = 64
+"""Values by which a column is taken for one of few different texts, each of which is kept once."""
+
+
 @dataclass(frozen=True)
 class Part:
     """One HDF5 file as read: its metadata, without rows."""
@@ -51,7 +61,11 @@ class Part:
 
 
 def _strings(dataset: h5py.Dataset) -> NDArray[np.object_]:
-    return np.asarray(dataset.asstr()[()], dtype=object)
+    found = np.asarray(dataset.asstr()[()], dtype=object)
+    if found.ndim == 1 and len(found) > FEW and len(set(found[:FEW])) <= FEW // 4:
+        once: dict[str, str] = {}  # codecs, versions: a million of them are a few
+        found[:] = [once.setdefault(text, text) for text in found]
+    return found
 
 
 def read_column(dataset: h5py.Dataset) -> NDArray[Any]:
@@ -61,8 +75,10 @@ def read_column(dataset: h5py.Dataset) -> NDArray[Any]:
 
 def _read_stream(group: h5py.Group) -> dict[str, Any]:
     values = group["values"]
-    if zlib.crc32(group["crc32"][()].tobytes()) != int(group.attrs["checksum"]):
+    columns = {name: read_column(group[name]) for name in ("offsets", "status", "crc32", "reason")}
+    if zlib.crc32(columns["crc32"].tobytes()) != int(group.attrs["checksum"]):
         raise ValueError(f"the checksums of stream {group.name} are not what they were")
+    seals.check_columns(group, columns)
     return {
         "dim": int(values.shape[1]),
         "rows": int(values.shape[0]),
@@ -71,29 +87,38 @@ def _read_stream(group: h5py.Group) -> dict[str, Any]:
         "at": values.id.get_offset() or 0,
         "settings": json.loads(group.attrs["settings"]),
         "provenance": json.loads(group.attrs["provenance"]),
-        **{name: read_column(group[name]) for name in ("offsets", "status", "crc32", "reason")},
+        **columns,
     }
 
 
 def read_part(path: Path) -> Part:
     """Return the metadata of one HDF5 file. Raises BadFeatureFile when it cannot be read."""
+    with readable(path), h5py.File(path, "r") as file:
+        if int(file.attrs.get("format", -1)) != FORMAT:
+            found = file.attrs.get("format", "none")
+            raise BadFeatureFile(f"{path}: feature-file format {found}, this program reads {FORMAT}")
+        seals.check(file)
+        videos = {name: read_column(file["videos"][name]) for name in file["videos"]}
+        seals.check_columns(file["videos"], videos)
+        return Part(
+            path=path,
+            attrs=dict(file.attrs.items()),
+            videos=videos,
+            streams={name: _read_stream(file["streams"][name]) for name in file["streams"]},
+            tables=tuple(sorted(set(file) - {"videos", "streams"})),
+        )
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise BadFeatureFile when what is read of `path` is not there, or damaged."""
     try:
-        with h5py.File(path, "r") as file:
-            if int(file.attrs.get("format", -1)) != FORMAT:
-                found = file.attrs.get("format", "none")
-                raise BadFeatureFile(f"{path}: feature-file format {found}, this program reads {FORMAT}")
-            return Part(
-                path=path,
-                attrs=dict(file.attrs.items()),
-                videos={name: read_column(file["videos"][name]) for name in file["videos"]},
-                streams={name: _read_stream(file["streams"][name]) for name in file["streams"]},
-                tables=tuple(sorted(set(file) - {"videos", "streams"})),
-            )
+        yield
     except FileNotFoundError:
         raise BadFeatureFile(f"no feature file {path}; `pipeline run extract` writes one") from None
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        cure = "restore it from a copy, or move it away and run again"
+    except DAMAGE as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        cure = "try `pipeline repair`, restore it from a copy, or move it away and run again"
         raise BadFeatureFile(f"{path} is damaged or not a feature file ({why}); {cure}") from error
 
 
@@ -108,16 +133,26 @@ def part_files(path: Path) -> list[Path]:
 
 
 def ledger_entries(folder: Path) -> list[dict[str, Any]]:
-    """Return what a folder's ledgers say of shards, in the order these were made; torn lines are passed over."""
+    """Return what a folder's ledgers say of shards, in the order these count; torn lines are passed over."""
     entries: list[dict[str, Any]] = []
     for ledger in folder.glob("manifest*.jsonl"):
-        for line in ledger.read_text(encoding="utf-8").splitlines():
+        with readable(ledger):
+            lines = ledger.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in lines:
             try:
                 entry = json.loads(line)
                 entries.append({"shard": str(entry["shard"]), "made": int(entry["made"]), **entry})
             except (ValueError, KeyError, TypeError):
                 continue
-    return sorted(entries, key=lambda entry: (entry["made"], entry["shard"]))
+    return sorted(entries, key=lambda entry: (made_at(entry), entry["shard"]))
+
+
+def made_at(entry: dict[str, Any]) -> int:
+    """Return by what the shard of a ledger's entry comes before or after others: when it was made, by its own clock.
+
+    Later than that if, by that clock, it were older than what was listed before it.
+    """
+    return int(entry.get("order", entry["made"]))
 
 
 def read_ledger(folder: Path) -> list[str]:

@@ -13,12 +13,13 @@ import numpy as np
 import extractors
 from extractors import weights
 from extractors.spec import ExtractorError, Preset
-from pipeline import datasets
+from pipeline import datasets, remote
 from pipeline.errors import BadDataset, BadSetting, MissingWeights, PresetMismatch, UnknownName
 from pipeline.loading import load
 from pipeline.output import FILES, current
 from pipeline.parts import Part
-from pipeline.records import Manifest, Outcome, Status, Video
+from pipeline.records import Manifest, Outcome, Remote, Status, Video
+from pipeline.remote import State
 from pipeline.store import STATUS, Features
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 BYTES_PER_SECOND = 125_000
 """A guess at 1 Mbit/s, to balance videos whose duration no annotation tells."""
+FAR_SECONDS = 240.0
+"""A guess for videos elsewhere, whose size nobody has asked for yet."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Item:
     """One video and the presets it lacks."""
 
     id: str
-    path: Path
+    path: Path | Remote
     seconds: float
     jobs: tuple[Job, ...]
 
@@ -170,18 +173,19 @@ def left(
     missing: list[str] = []
     done: list[Outcome] = []
     changed = 0
+    far = remote.look(videos, features)
     for video in videos:
-        if video.path is None or not video.path.is_file():
+        path = video.path.absolute() if isinstance(video.path, Path) else video.path
+        state = far.get(video.id, remote.UNKNOWN) if isinstance(path, Remote) else remote.of_file(path)
+        if path is None or state is None:
             missing.append(video.id)
             continue
-        stat = video.path.stat()
-        fresh = _unchanged(features, video.id, stat.st_size, stat.st_mtime_ns)
+        fresh = _unchanged(features, video.id, state)
         lacks = tuple(j for j in todo if not (fresh and _has(features, j.preset, video.id, retry_failed)))
         if lacks:
             changed += fresh is False
-            items.append(
-                Item(video.id, video.path.absolute(), video.duration or stat.st_size / BYTES_PER_SECOND, lacks)
-            )
+            guess = state.size / BYTES_PER_SECOND if isinstance(path, Path) else FAR_SECONDS
+            items.append(Item(video.id, path, video.duration or guess, lacks))
         else:
             done.append(_outcome(features, video.id, todo))
     return items, missing, changed, done
@@ -196,12 +200,12 @@ def _outcome(features: Features, video: str, todo: Sequence[Job]) -> Outcome:
     return Outcome(video, status, str(worst.reason[at]), float(features.videos["decoded"][at]))
 
 
-def _unchanged(features: Features, video: str, size: int, mtime: int) -> bool | None:
+def _unchanged(features: Features, video: str, state: State) -> bool | None:
     """Return whether a video is the one that was extracted; None when none was."""
     at = features.index.get(video)
     if at is None or not features.videos["source_mtime"][at]:
         return None
-    return bool(features.videos["source_size"][at] == size and features.videos["source_mtime"][at] == mtime)
+    return State(int(features.videos["source_size"][at]), int(features.videos["source_mtime"][at])) == state
 
 
 def _has(features: Features, preset: Preset, video: str, retry_failed: bool) -> bool:

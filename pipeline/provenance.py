@@ -20,10 +20,12 @@ def versions() -> dict[str, str]:
 
 def file_attrs(dataset: str) -> dict[str, str]:
     """Return a feature file's attributes: the data set, how large it is to be, and which version wrote the file."""
-    declared = datasets.expected(dataset) if dataset in datasets.names() else {}
+    known = dataset in datasets.names()
+    declared, papers = (datasets.expected(dataset), datasets.papers(dataset)) if known else ({}, {})
     return {
         "dataset": dataset,
         "declared": json.dumps(declared),
+        "papers": json.dumps(papers),
         "created_by": json.dumps(
             {"version": f"video-text-features {version('video-text-features')}", "commit": commit()}
         ),

@@ -8,11 +8,19 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
+class Remote:
+    """A media file that is fetched when it is needed."""
+
+    url: str
+    """http://, https://, s3:// or gs://."""
+
+
+@dataclass(frozen=True, slots=True)
 class Video:
     """One media file. `path` is None when the data set names it but the file is not there."""
 
     id: str
-    path: Path | None
+    path: Path | Remote | None
     duration: float = 0.0
     """Seconds as annotated, to balance the work; 0 when the annotations do not say."""
     original: str = ""

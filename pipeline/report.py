@@ -15,7 +15,8 @@ import numpy as np
 from pipeline.counts import differences, stored
 from pipeline.datasets import expected, names
 from pipeline.layout import worst
-from pipeline.parts import read_column
+from pipeline.parts import read_column, readable
+from pipeline.seals import broken
 from pipeline.store import STATUS, Features, Stream
 from pipeline.tables import DERIVED, out_of_date
 
@@ -34,7 +35,7 @@ ROWS_OFF = 1
 
 def show(path: Path) -> dict[str, Any]:
     """Return what is in a feature file as plain values: counts, streams, splits, failures, provenance."""
-    with Features.open(path) as features:
+    with readable(path), Features.open(path) as features:
         status, reason = worst(features.streams, len(features.videos["id"]))
         attrs = features.parts[-1].attrs if features.parts else {}
         return {
@@ -103,7 +104,7 @@ def _counts(features: Features) -> dict[str, dict[str, int]]:
 
 def incomplete(path: Path) -> list[str]:
     """Return one line for each count that is not that of the whole data set, as its authors or papers give it."""
-    with Features.open(path) as features:
+    with readable(path), Features.open(path) as features:
         dataset = str(features.parts[-1].attrs.get("dataset", ""))
         found = _counts(features)
         reduced = any("merge" in part.attrs for part in features.parts) or _is_reduced(features)
@@ -126,9 +127,16 @@ def verify(path: Path) -> list[str]:
     Reads every row: checksums, values that are not finite, row counts against decoded durations, references between
     tables, and how much of the data set each stream covers.
     """
-    with Features.open(path) as features:
+    with readable(path), Features.open(path) as features:
         problems = [line for stream in features.streams.values() for line in _verify_stream(features, stream)]
-        return [*problems, *_verify_tables(features)]
+        return [*problems, *_verify_seals(features), *_verify_tables(features)]
+
+
+def _verify_seals(features: Features) -> Iterator[str]:
+    for part in features.parts:
+        with h5py.File(part.path, "r") as file:
+            for table in broken(file, part.tables):
+                yield f"{table}: does not match its checksum; restore the file, or run again what made it"
 
 
 def _verify_stream(features: Features, stream: Stream) -> Iterator[str]:
@@ -150,7 +158,7 @@ def _verify_stream(features: Features, stream: Stream) -> Iterator[str]:
 
 def coverage(path: Path) -> list[str]:
     """Return how much of the data set each stream covers, one line for each that does not cover all of it."""
-    with Features.open(path) as features:
+    with readable(path), Features.open(path) as features:
         lines = []
         for stream in features.streams.values():
             found = Counter(STATUS[code] for code in stream.status)

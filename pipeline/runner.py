@@ -8,15 +8,18 @@ chunk fails as a whole, its items are run again one by one, so that the guilty o
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from errno import ENOMEM
 from typing import Any, Protocol
 
 from pipeline.errors import PipelineError
 from pipeline.progress import Progress
 from pipeline.records import Outcome
+from pipeline.stopping import Stop
 
 log = logging.getLogger(__name__)
 
@@ -90,22 +93,41 @@ class Pool(Protocol):
         ...
 
 
-def run(stage: Stage, pool: AbstractContextManager[Pool], unit: str = "videos") -> list[Outcome]:
+def run(
+    stage: Stage, pool: AbstractContextManager[Pool], unit: str = "videos", stop: Stop | None = None
+) -> list[Outcome]:
     """Run a stage to its end and return one outcome for each of its items, in their order.
 
-    `unit` is what items are called in the progress.
+    `unit` is what items are called in the progress. `stop`: when it says so no more work is begun, what is under way is
+    finished and saved, and items that were not done have no outcome.
     """
+    stop = stop or Stop()
     items = stage.items()
-    outcomes: dict[str, Outcome] = {}
+    outcomes: list[Outcome] = []
     if items:
         with pool as open_pool, Progress(len(items), unit) as progress:
-            for outcome in work_through(stage, items, open_pool):
-                outcomes[outcome.item] = outcome
+            for outcome in work_through(stage, items, open_pool, stop):
+                outcomes.append(outcome)
                 progress.add(outcome)
-    assert set(outcomes) == {item.id for item in items}, "an item was lost"
-    ordered = [outcomes[item.id] for item in items]
+    if len(outcomes) < len(items) and stop.why():
+        done = {outcome.item for outcome in outcomes}
+        items = [item for item in items if item.id in done]
+    ordered = _in_order(items, outcomes)
+    del outcomes
     stage.save(ordered)
     return ordered
+
+
+def _in_order(items: Sequence[Any], outcomes: list[Outcome]) -> list[Outcome]:
+    """Return outcomes in the order of their items; for a million of them without a table of names."""
+    places = sorted(range(len(items)), key=lambda place: str(items[place].id))
+    outcomes.sort(key=lambda outcome: outcome.item)
+    assert len(places) == len(outcomes), "an item was lost"
+    found: list[Outcome] = list(outcomes)
+    for place, outcome in zip(places, outcomes, strict=True):
+        assert items[place].id == outcome.item, "an item was lost"
+        found[place] = outcome
+    return found
 
 
 def make_chunks(items: Sequence[Any], seconds: float) -> list[Chunk]:
@@ -121,18 +143,21 @@ def make_chunks(items: Sequence[Any], seconds: float) -> list[Chunk]:
     return [Chunk(tuple(chunk)) for chunk in chunks]
 
 
-def work_through(stage: Stage, items: Sequence[Any], pool: Pool) -> Iterator[Outcome]:
-    """Yield one outcome for each item. Raises PipelineError when the fault is not an item's."""
+def work_through(stage: Stage, items: Sequence[Any], pool: Pool, stop: Stop) -> Iterator[Outcome]:
+    """Yield one outcome for each item, until `stop`. Raises PipelineError when the fault is not an item's."""
     fair = sum(item.seconds for item in items) / (SHARES * max(1, pool.slots()))
     waiting = deque(make_chunks(items, min(stage.chunk_seconds, fair)))
-    running = 0
+    running: dict[int, float] = {}
     strange = Strange()
-    while waiting or running:
-        while waiting and running < max(1, pool.slots()):
-            pool.submit(stage.work, waiting.popleft())
-            running += 1
+    while running or (waiting and not stop.why()):
+        while waiting and len(running) < max(1, pool.slots()) and not stop.why():
+            chunk = waiting.popleft()
+            running[id(chunk.items)] = time.monotonic()
+            pool.submit(stage.work, chunk)
         chunk, result = pool.finished()
-        running -= 1
+        stop.took(time.monotonic() - running.pop(id(chunk.items)))
+        if stop.why() and not isinstance(result, list):
+            continue  # a worker that was taken away, too: its videos are not done, and nobody's fault
         if isinstance(result, list):
             strange.calm()
             yield from _checked(chunk, result)
@@ -174,15 +199,22 @@ def after_failure(chunk: Chunk, error: BaseException) -> tuple[list[Chunk], list
     """Decide what becomes of a chunk that gave no outcomes: what is run again, and what has failed."""
     if isinstance(error, PipelineError):
         raise error
-    died = isinstance(error, WorkerDied)
+    died = isinstance(error, WorkerDied) or _no_memory(error)
     if len(chunk.items) > 1:
         log.warning("%s; its %d items run again one by one", error if died else repr(error), len(chunk.items))
         return [Chunk((item,)) for item in chunk.items], []
     if died and chunk.deaths + 1 < DEATHS:
         return [Chunk(chunk.items, chunk.deaths + 1)], []
-    reason = f"{error} ({DEATHS} times)" if died else f"unexpected {type(error).__name__}: {error}"
+    said = str(error) or "out of memory"
+    reason = f"{said} ({DEATHS} times)" if died else f"unexpected {type(error).__name__}: {error}"
     log.error("%s: %s", chunk.items[0].id, reason, exc_info=None if died else error)
     return [], [Outcome(chunk.items[0].id, "failed", " ".join(reason.split())[:500])]
+
+
+def _no_memory(error: BaseException) -> bool:
+    """Return whether the machine was short of memory, which may be another process's doing."""
+    # torch raises a RuntimeError for it
+    return isinstance(error, MemoryError) or getattr(error, "errno", 0) == ENOMEM or "allocate memory" in str(error)
 
 
 class Loop:

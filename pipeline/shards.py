@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import BadFeatureFile
+from pipeline.faults import point
 from pipeline.layout import StreamHead, create
 from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.publish import publish
@@ -58,6 +59,7 @@ def write_shard(
         columns[column] = np.asarray(values, dtype=object if isinstance(empty, str) else None)
     with publish(path) as temporary:
         create(temporary, {**attrs, "made": time.time_ns()}, columns, full)
+        point("rows.before", path)
         part = read_part(temporary)
         with temporary.open("r+b", buffering=0) as file:
             for name in full:
@@ -65,6 +67,7 @@ def write_shard(
                 for video in videos:
                     if name in video.rows:
                         _write_all(file.fileno(), video.rows[name])
+                        point("rows.one", path)
         verify_part(read_part(temporary))
 
 
@@ -98,14 +101,26 @@ def _reason(video: Extracted, stream: str) -> str:
 
 def verify_part(part: Part) -> None:
     """Read every row of a file again and compare checksums. Raises BadFeatureFile naming stream and video."""
+    for stream, video in damaged(part):
+        raise BadFeatureFile(
+            f"{part.path}: rows of {video} in stream {stream} do not match their checksum; "
+            f"`pipeline repair {part.path}` drops them, then run again"
+        )
+
+
+def damaged(part: Part) -> Iterator[tuple[str, str]]:
+    """Yield (stream, video) whose rows in this file are not there, or not those that were written."""
     with Features([part]) as features:
         for stream in features.streams.values():
-            for video, rows in features.all_rows(stream.name):
-                expected = int(stream.crc32[features.index[video]])
-                if zlib.crc32(rows.data) != expected:
-                    raise BadFeatureFile(
-                        f"{part.path}: rows of {video} in stream {stream.name} do not match their checksum"
-                    )
+            for at in np.flatnonzero(stream.count):
+                video = str(features.videos["id"][at])
+                try:
+                    rows = features.rows(stream.name, video)
+                except BadFeatureFile:  # the file ends before
+                    yield stream.name, video
+                    continue
+                if zlib.crc32(rows.data) != int(stream.crc32[at]):
+                    yield stream.name, video
 
 
 def fold(
@@ -115,19 +130,36 @@ def fold(
 
     The tables `made` are written anew.
     """
-    with Features(parts) as features, publish(out) as temporary:
+    with publish(out) as temporary:
+        _write_folded(parts, temporary, attrs, made)
+        point("verify.before", out)
+        # Of a million videos, what is above and what is read again here would fill a gigabyte together.
+        _verify_folded(read_part(temporary), parts)
+
+
+def _verify_folded(whole: Part, parts: Sequence[Part]) -> None:
+    """Raise BadFeatureFile when rows are not what they were, naming the part that holds them so, if one does."""
+    try:
+        verify_part(whole)
+    except BadFeatureFile:
+        for part in parts:
+            verify_part(part)
+        raise
+
+
+def _write_folded(parts: Sequence[Part], path: Path, attrs: Mapping[str, Any], made: Mapping[str, Writer]) -> None:
+    with Features(parts) as features:
         heads = {name: _head(stream) for name, stream in features.streams.items()}
-        create(temporary, attrs, features.videos, heads)
-        copy_tables(parts, temporary, made)
-        places = read_part(temporary).streams
-        handle = os.open(temporary, os.O_RDWR)
+        create(path, attrs, features.videos, heads)
+        copy_tables(parts, path, made)
+        places = read_part(path).streams
+        handle = os.open(path, os.O_RDWR)
         try:
-            os.posix_fallocate(handle, 0, temporary.stat().st_size)  # a full disk says so here, not half-way
+            os.posix_fallocate(handle, 0, path.stat().st_size)  # a full disk says so here, not half-way
             for name, stream in features.streams.items():
                 _copy_rows(features, stream, handle, places[name]["at"])
         finally:
             os.close(handle)
-        verify_part(read_part(temporary))
 
 
 def _head(stream: Stream) -> StreamHead:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
@@ -24,7 +25,7 @@ VIDEO_SUFFIXES = (
     ".ogv",
 )  # fmt: skip
 """Of media files, in the order in which they are preferred."""
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and the lone surrogates that stand for bytes of a file name that are not UTF-8."""
 
@@ -164,6 +165,7 @@ def _read_member(path: Path, member: str) -> bytes:
 def read_table(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (row number, record) of a CSV, TSV, JSON Lines or Parquet file that has at least the `required` columns.
 
+    A `.txt` file is a list of paths or addresses: it has the columns `video_id`, the name without suffix, and `path`.
     Rows of text files are numbered by their lines (the header is row 1), those of Parquet from 1. UTF-8 with or
     without a byte order mark, LF or CRLF. Raises BadDataset with file and row.
     """
@@ -172,6 +174,8 @@ def read_table(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[
         return _parquet(path, required)
     if suffix == ".jsonl":
         return _json_lines(path, required)
+    if suffix == ".txt":
+        return _names(path)
     return _separated(path, required, "\t" if suffix == ".tsv" else ",")
 
 
@@ -222,6 +226,13 @@ def _need_columns(where: str, present: Sequence[str], required: Sequence[str]) -
         raise BadDataset(f"{where}: no column '{missing[0]}'; there are: {there}; expected: {', '.join(required)}")
     if len(set(present)) < len(present):
         raise BadDataset(f"{where}: a column name stands twice among: {', '.join(present)}; rename one")
+
+
+def _names(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for row, line in enumerate(map(str.strip, read_lines(path)), start=1):
+        name = unquote(urlsplit(line).path) if "://" in line else line
+        if line:
+            yield row, {"video_id": PurePosixPath(name).stem, "path": line}
 
 
 def _separated(path: Path, required: Sequence[str], delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:

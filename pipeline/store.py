@@ -1,13 +1,13 @@
 """Reading a feature file.
 
 Every stream is one flat array of rows with offsets. Metadata is read once through h5py, which is then closed; rows are
-read with `pread` at the array's place in the file, so that reading takes no lock, no chunk cache and no second copy.
+read at the array's place in the file (pipeline/opened.py), so that reading takes no lock, no chunk cache and no second
+copy.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +18,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadFeatureFile, PresetMismatch, unknown
-from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_column, read_part
+from pipeline.errors import PresetMismatch, unknown
+from pipeline.opened import Opened
+from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_column, read_part, readable
 from pipeline.sampling import row_range, row_ranges
+from pipeline.seals import check_columns
 
 STATUS = ("missing", "ok", "partial", "failed")
 """A video's status in a stream, by its code in the file."""
@@ -73,7 +75,7 @@ class Features:
             name: _merge_stream(name, self.parts, self.videos, self.index)
             for name in dict.fromkeys(name for part in self.parts for name in part.streams)
         }
-        self._files: dict[int, int] = {}
+        self._opened = Opened(self.parts)
 
     @classmethod
     def open(cls, path: Path) -> Features:
@@ -92,8 +94,7 @@ class Features:
 
     def close(self) -> None:
         """Close the files. Reading again opens them again."""
-        while self._files:
-            os.close(self._files.popitem()[1])
+        self._opened.close()
 
     def stream(self, name: str) -> Stream:
         """Return the stream called `name`. Raises UnknownName with the streams there are."""
@@ -124,12 +125,14 @@ class Features:
         return row_ranges(start, end, s.rows_per_second, s.count[videos])
 
     def table(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return the columns of a table, such as `captions` or `splits/split1/train`; none where it is not there."""
+        """Return the columns of a table, such as `captions` or `splits/split1/train`; none where it is not there.
+
+        Raises BadFeatureFile when they are not what was written.
+        """
         for part in self.parts:
             if name.split("/", maxsplit=1)[0] in part.tables:
-                with h5py.File(part.path, "r") as file:
-                    group = file.get(name, {})
-                    return {key: read_column(group[key]) for key in group if isinstance(group[key], h5py.Dataset)}
+                with readable(part.path), h5py.File(part.path, "r") as file:
+                    return _columns(file[name]) if name in file else {}
         return {}
 
     def weighed_over(self) -> str:
@@ -144,6 +147,11 @@ class Features:
         """Return the counts that the data set's authors give for a part: videos, clips, captions, gallery."""
         found: dict[str, int] = json.loads(str(self.parts[0].attrs.get("declared", "{}"))).get(part, {})
         return found
+
+    def papers(self, part: str) -> tuple[int, str] | None:
+        """Return how many queries papers count in a part, and why it is another number; None where it is not."""
+        found = json.loads(str(self.parts[0].attrs.get("papers", "{}"))).get(part)
+        return None if found is None else (int(found[0]), str(found[1]))
 
     def parts_of_splits(self) -> list[str]:
         """Return the parts there are, as `SPLIT/PART`."""
@@ -161,30 +169,30 @@ class Features:
             yield str(ids[at]), self._read(s, int(at), 0, int(s.count[at]))
 
     def read_rows(self, stream: str, video: int, first: int, out: NDArray[np.floating[Any]]) -> None:
-        """Fill `out` (n, dim) with rows of a video, named by its place, from its row `first` on."""
-        self._fill(self.stream(stream), video, first, out)
+        """Fill `out` (n, dim) with rows of a video, named by its place, from its row `first` on.
+
+        Of rows that are read again and again, in any order; `expect` those of a batch first. `fill` is for once.
+        """
+        self._opened.copy(self.stream(stream), video, first, out)
+
+    def expect(self, stream: str, spans: Sequence[Sequence[int]]) -> None:
+        """Have the system fetch the rows of spans (video's place, first, last + 1), all at once, for `read_rows`."""
+        self._opened.expect(self.stream(stream), spans)
+
+    def fill(self, stream: str, video: int, first: int, out: NDArray[np.floating[Any]]) -> None:
+        """Fill `out` as `read_rows` does, with rows that are read once."""
+        self._opened.read(self.stream(stream), video, first, out)
 
     def _read(self, stream: Stream, at: int, first: int, last: int) -> NDArray[np.floating[Any]]:
         out = np.empty((last - first, stream.dim), stream.dtype)
-        self._fill(stream, at, first, out)
+        self.fill(stream.name, at, first, out)
         return out
 
-    def _fill(self, stream: Stream, at: int, first: int, out: NDArray[np.floating[Any]]) -> None:
-        if out.size == 0:
-            return
-        part, width = int(stream.part[at]), stream.dim * stream.dtype.itemsize
-        place = stream.values_at[part] + (int(stream.first[at]) + first) * width
-        view = out.data.cast("B")
-        while view:
-            got = os.preadv(self._file(part), [view], place)
-            if got == 0:
-                raise BadFeatureFile(f"{self.parts[part].path} ends inside stream {stream.name}: truncated")
-            view, place = view[got:], place + got
 
-    def _file(self, part: int) -> int:
-        if part not in self._files:
-            self._files[part] = os.open(self.parts[part].path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._files[part]
+def _columns(group: h5py.Group) -> dict[str, NDArray[Any]]:
+    columns = {key: read_column(group[key]) for key in group if isinstance(group[key], h5py.Dataset)}
+    check_columns(group, columns)
+    return columns
 
 
 def _video_table(parts: Sequence[Part]) -> dict[str, NDArray[Any]]:

@@ -21,6 +21,7 @@ from pipeline.layout import create, write_columns
 from pipeline.parts import VIDEO_COLUMNS, Part, read_column
 from pipeline.publish import publish
 from pipeline.records import Manifest
+from pipeline.seals import reseal, seal
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest) -> No
                 write_columns(file["splits"].create_group(name), columns)
             file["captions"].attrs["sha256"] = digest(tables["captions"]["text"])
             file["captions"].attrs["dedup"] = manifest.dedup
+            seal(file, OWN)
 
 
 def digest(texts: Iterable[str]) -> str:
@@ -163,6 +165,7 @@ def copy_tables(parts: Sequence[Part], path: Path, made: Mapping[str, Writer]) -
             write(file.create_group(name))
         for part in parts:  # of the words made anew no weights are left: these are of the words as they were
             _copy_from(part, file, [name for name in DERIVED if name in part.tables])
+        reseal(file)  # their names
 
 
 def _copy_from(part: Part, file: h5py.File, names: Sequence[str]) -> None:

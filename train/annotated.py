@@ -42,7 +42,10 @@ class Task:
 
 
 def clips_of(features: Features, part: str) -> list[Annotated]:
-    """Return the clips of SPLIT/PART, or of `all`. Raises BadFeatureFile without any step, and UnknownName."""
+    """Return the clips of SPLIT/PART, or of `all`. Raises BadFeatureFile without any step, and UnknownName.
+
+    Raises BadFeatureFile for steps of a clip that is not a whole video, as rows are taken of whole ones.
+    """
     path, clips, steps = features.parts[0].path, features.table("clips"), features.table("steps")
     if not len(steps.get("clip", ())):
         raise BadFeatureFile(f"{path} has no annotated steps; extract a data set that has some: crosstask or coin")
@@ -50,6 +53,14 @@ def clips_of(features: Features, part: str) -> list[Annotated]:
     if not chosen and part != "all":
         raise unknown("part of a split", part, [*features.parts_of_splits(), "all"])
     places = chosen["clips"] if chosen else np.arange(len(clips["id"]))
+    if not len(places):
+        raise BadFeatureFile(f"{path}: {part} has no clips; choose another part")
+    cut = np.flatnonzero((clips["start"] > 0) | ~np.isnan(clips["end"]))
+    odd = np.intersect1d(cut, np.intersect1d(places, steps["clip"]))
+    if len(odd):
+        raise BadFeatureFile(
+            f"{path}: clip {clips['id'][odd[0]]} has steps and is not a whole video; annotate them in clips that are"
+        )
     order = steps["clip"].argsort(kind="stable")
     bounds = np.searchsorted(steps["clip"][order], [places, places + 1])
     found = []

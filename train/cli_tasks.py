@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,8 @@ from train.settings import Placing, Probing, Segmenting, Windows
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 PlotFormat = Literal["svg", "png"]
 PLACING, WINDOWS, SEGMENTING, PROBING = Placing(), Windows(), Segmenting(), Probing()
+RANKING = {"rerank": 0, "normalise": "none", "bank": 16_384, "iterations": 4, "beta": 20.0, "weights": ""}
+"""Flags of `train evaluate` that are for retrieval, with their defaults."""
 
 
 def evaluate(  # noqa: PLR0913 - flags
@@ -83,6 +86,9 @@ def evaluate(  # noqa: PLR0913 - flags
         if value < least:
             raise BadSetting(f"--{name} {value}: expected {least} or more")
     trained_for = read(folder_of(checkpoint)).task
+    if task == "steps" or trained_for == "grounding":
+        given = (rerank, normalise, bank, iterations, beta, weights)
+        _unused(dict(zip(RANKING, given, strict=True)), RANKING, "retrieval")
     _check(placing, PLACING, task == "steps", "--task steps")
     _check(windows, WINDOWS, task == "steps", "--task steps")
     make(plots)
@@ -164,8 +170,8 @@ def segment(  # noqa: PLR0913 - flags
     device
         auto, cpu, cuda or cuda:N.
     out
-        Folder for results.json, head.pt, confusion.npy (all classes), and pictures: bars of some videos, and the confusion
-        of the classes with most seconds.
+        Folder for results.json, head.pt, confusion.npy (all classes), and pictures: bars of some videos, and the
+        confusion of the classes with most seconds.
     force
         Write over the results that are there.
     plot_format
@@ -176,6 +182,10 @@ def segment(  # noqa: PLR0913 - flags
     from train.tasks import segmentation
 
     _check(settings, SEGMENTING)
+    if settings.zero_shot:
+        _unused(vars(settings), vars(SEGMENTING), "a trained head", ("epochs", "batch", "lr", "weight_decay"))
+    else:
+        _unused(vars(settings), vars(SEGMENTING), "--zero-shot", ("threshold_by",))
     _check(windows, WINDOWS, checkpoint is not None, "--checkpoint")
     if (out / "results.json").exists() and not force:
         raise BadSetting(f"--out {out} holds results already; another folder, or --force")
@@ -213,6 +223,13 @@ def probe(  # noqa: PLR0913 - flags
     from train.tasks import probes
 
     _check(settings, PROBING)
+    given, usual = vars(settings), vars(PROBING)
+    if settings.labels:
+        _unused(given, usual, "order and distance", ("clips",))
+    else:
+        _unused(given, usual, "--labels", ("rows",))
+    if split:
+        _unused(given, usual, "videos that are drawn, without --split", ("share",))
     return said(probes.probe(features, checkpoint, listed(streams), split, settings), out, json_)
 
 
@@ -224,9 +241,15 @@ def listed(words: tuple[str, ...]) -> tuple[str, ...]:
 def _check(settings: Any, usual: Any, used: bool = True, by: str = "") -> None:
     """Raise BadSetting for a number that cannot be, and for settings that nothing uses."""
     ranges.check(settings)
-    if not used and settings != usual:
-        name = next(field for field, value in vars(usual).items() if getattr(settings, field) != value)
-        raise BadSetting(f"--{name.replace('_', '-')} is for {by}; leave it out")
+    if not used:
+        _unused(vars(settings), vars(usual), by)
+
+
+def _unused(given: Mapping[str, Any], usual: Mapping[str, Any], by: str, names: Sequence[str] = ()) -> None:
+    """Raise BadSetting for settings of these names, or of all, that differ from the usual ones: only `by` uses them."""
+    for name in names or usual:
+        if given[name] != usual[name]:
+            raise BadSetting(f"--{name.replace('_', '-')} is for {by}; leave it out")
 
 
 def make(folder: Path | None) -> None:

@@ -53,6 +53,21 @@ def show(found: list[dict[str, Any]]) -> None:
         for level, numbers in cells.items():
             table.add_row(str(number), level, *numbers)
         table.add_section()
+    if table.row_count:
+        console.print(table)
+    _show_numbers(console, [run["results"].get("numbers", {}) for run in found])
+
+
+def _show_numbers(console: Console, numbers: list[dict[str, float]]) -> None:
+    """Print the numbers of runs of other tasks than retrieval: a row for each number, a column for each run."""
+    names = dict.fromkeys(name for one in numbers for name in one)
+    if not names:
+        return
+    table = Table(title="per cent", title_justify="left")
+    for column in ("", *(f"run {number}" for number, one in enumerate(numbers, start=1) if one)):
+        table.add_column(column, justify="right" if column else "left")
+    for name in names:
+        table.add_row(name, *(f"{100 * one[name]:.1f}" if name in one else "" for one in numbers if one))
     console.print(table)
 
 

@@ -31,7 +31,8 @@ class Data:
     """Streams to train on, separated by commas; default: all there are."""
     split: str = ""
     """Split to train on (its part `train`) and to evaluate on (`test`, else `val`); `all` for both on all clips, which
-    shows that training can fit. Default: the one over which words were weighed, else the only one there is."""
+    shows that training can fit, or with --hold-out evaluated on what is held out. Default: the one over which words
+    were weighed, else the only one there is."""
     val: str = ""
     """Part to choose the best step by, as PART or SPLIT/PART; default: the split's `val`, if it has a `test` too."""
     test: str = ""
@@ -226,7 +227,7 @@ def parts_of(data: Data, there: list[str], default: str = "") -> tuple[str, str,
     """Return the parts to train on, to select by and to report on. Raises BadSetting where none can be chosen."""
     split = data.split
     if split == "all":
-        return "all", "", "all"
+        return "all", "", "" if data.hold_out else "all"
     splits = sorted({part.split("/")[0] for part in there if part.endswith("/train")})
     chosen = split or (default if default in splits else splits[0] if len(splits) == 1 else "")
     if f"{chosen}/train" not in there:

@@ -55,6 +55,8 @@ class Corpus:
     lacking_captions: int
     declared: int | None = None
     """Clips with captions, for grounding queries, that the data set says the part has; None if it does not say."""
+    papers: tuple[int, str] | None = None
+    """How many queries papers count in the part, and why it is another number; None where it is not."""
     asked: Asked | None = None
     """What captions ask for, if they are queries to whole videos."""
 
@@ -120,6 +122,7 @@ def load(
         lacking=tuple(clips["id"][chosen["clips"]][~there]),
         lacking_captions=len(chosen["captions"]) - len(kept),
         declared=features.declared(part).get("captions" if whole else "gallery"),
+        papers=features.papers(part) if whole else None,
         asked=asked and replace(asked, spans=asked.spans[torch.from_numpy(with_rows)], seconds=asked.seconds[videos]),
     )
 
@@ -161,7 +164,8 @@ def hold_out(corpus: Corpus, seed: int, share: float) -> tuple[Corpus, Corpus | 
             f"--hold-out {share}: {count} of {len(corpus.clips)} clips leave nothing; choose another share"
         )
     rest, own = (subset(corpus, some.nonzero()[:, 0]) for some in (~held, held))
-    return rest, replace(own, part=f"{corpus.part} (held out)", declared=None)
+    asked = own.asked and replace(own.asked, dropped=0, clamped=0)  # these are told of once, with the rest
+    return rest, replace(own, part=f"{corpus.part} (held out)", declared=None, papers=None, asked=asked)
 
 
 def _path(features: Features) -> str:
@@ -206,7 +210,7 @@ def _rows(
     videos, first, last = spans
     counts = torch.from_numpy(last - first)
     if not keep:
-        stored = rows.Stored(features, videos)
+        stored = rows.Stored(features, np.stack([videos, first, last], axis=1), np.zeros(len(videos), bool))
         return Rows(stream, None, torch.from_numpy(first), counts, found.rows_per_second, found.dim, stored)
     used, of = np.unique(videos, return_inverse=True)
     values = rows.read(features, stream, [(int(video), 0, int(found.count[video])) for video in used])

@@ -43,6 +43,7 @@ class Parts:
     train: Loaded
     val: Loaded | None
     test: Loaded | None
+    words: Text
 
 
 def corpus_of(run: Run, features: Features, part: str) -> Corpus:
@@ -75,6 +76,11 @@ def words_of(run: Run, texts: Sequence[str], folder: Path | None) -> Text:
             raise MissingWeights(
                 f"{folder} has no tokenizer.json: it is no run of --text-encoder {run.data.text_encoder}"
             ) from None
+    return _text(run, texts, made)
+
+
+def _text(run: Run, texts: Sequence[str], made: str) -> Text:
+    """Return the text encoder; `made`: the tokenizer of one made from scratch."""
     return text.load(run.data.text_encoder, texts, run.fit.seed, made, run.data.text_pool, run.data.glove)
 
 
@@ -86,10 +92,11 @@ def model_of(run: Run, in_dim: int, words: Text) -> nn.Module:
     return model
 
 
-def untrained(run: Run, corpus: Corpus) -> nn.Module:
-    """Return the model as a run on this training part begins."""
+def untrained(run: Run, corpus: Corpus, words: Text) -> nn.Module:
+    """Return the model as a run on this training part begins, with a text encoder that has the words of `words`."""
     torch.manual_seed(run.fit.seed)
-    made = model_of(run, corpus.dim, words_of(run, corpus.texts, None)).to(corpus.device)
+    own = words.tokenizer.backend_tokenizer.to_str() if run.data.text_encoder in MADE else ""
+    made = model_of(run, corpus.dim, _text(run, corpus.texts, own)).to(corpus.device)
     if run.fit.start_from:
         loop.load_weights(made, checkpoint.load(checkpoint.best(run.fit.start_from), corpus.device)["model"])
     return made.eval()

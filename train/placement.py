@@ -266,7 +266,9 @@ def split(videos: Mapping[str, Sequence[str]], per_task: int = 30, seed: int = 0
     for task in sorted(videos):
         names = sorted(videos[task])
         if len(names) <= per_task:
-            raise BadSetting(f"task {task} has {len(names)} videos: {per_task} to train on leave none; choose fewer")
+            raise BadSetting(
+                f"task {task} has {len(names)} videos: {per_task} to train on leave none; fewer --per-task do"
+            )
         order = np.random.default_rng([seed, *task.encode()]).permutation(len(names))
         train += [names[place] for place in sorted(order[:per_task])]
         test += [names[place] for place in sorted(order[per_task:])]

@@ -1,6 +1,7 @@
 """Grounding's view of a part of a split: captions as queries to whole videos, with the spans that they ask for.
 
-A query's span is its clip's; where annotators gave several windows for one caption (QVHighlights) it asks for any.
+A query's span is its clip's; where annotators gave several windows for one caption (QVHighlights) it asks for any. Of
+a data set that has such, a caption of a whole video without any has no answer that is known, and is dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Asked:
     seconds: Tensor
     """(V,) duration of each video."""
     dropped: int
-    """Queries left out as no window of theirs begins before it ends, or inside the video."""
+    """Queries left out as they have no window, or none that begins before it ends, and inside the video."""
     clamped: int
     """Queries with a window that ends behind the video; it ends with the video here."""
 
@@ -60,7 +61,7 @@ def whole_videos(features: Features, clips: Table, captions: Table, chosen: dict
     own_seconds = seconds[video[chosen["captions"]]][:, None, None]
     spans = np.where(np.isinf(windows), 1.0, windows / own_seconds)  # a clip without an end ends with its video
     # A video that nobody has seen has no length to hold a span against: its queries are missing, not wrong.
-    spans = np.where(np.isinf(own_seconds), np.array([0.0, 1.0]), spans)
+    spans = np.where(np.isinf(own_seconds) & ~np.isnan(windows), np.array([0.0, 1.0]), spans)
     clamped = (spans[:, :, 1] > 1 + 1e-9).any(1)
     spans = np.clip(spans, 0, 1)
     good = spans[:, :, 1] > spans[:, :, 0]
@@ -93,7 +94,7 @@ def _seconds(features: Features) -> NDArray[np.float64]:
 
 
 def _windows(features: Features, clips: Table, captions: Table, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return (C, W, 2) the seconds that each chosen caption asks for; fewer than W windows are repeated."""
+    """Return (C, W, 2) the seconds that each chosen caption asks for; fewer than W windows are repeated, none: NaN."""
     clip = captions["clip"][chosen]
     end = np.where(np.isnan(clips["end"][clip]), np.inf, clips["end"][clip])
     own = np.stack([clips["start"][clip], end], axis=1)[:, None]
@@ -102,7 +103,8 @@ def _windows(features: Features, clips: Table, captions: Table, chosen: NDArray[
         return own
     counts = np.bincount(table["caption"], minlength=len(captions["id"]))[chosen]
     starts = np.searchsorted(table["caption"], chosen)  # captions in order, as they are written
-    out = np.repeat(own, max(1, int(counts.max())), axis=1)
+    whole = (own[:, :, 0] == 0) & np.isinf(own[:, :, 1])  # not a moment: that of a query without an answer
+    out = np.repeat(np.where(whole[:, :, None], np.nan, own), max(1, int(counts.max())), axis=1)
     for number in range(out.shape[1]):
         have = counts > 0
         at = starts[have] + np.minimum(number, counts[have] - 1)

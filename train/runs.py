@@ -111,8 +111,8 @@ def _train(
     loop.fit(run, state, train.corpus, train.pieces, folder, value if val else None)
     if (folder / "best.pt").exists():
         loop.load_weights(state.evaluated, checkpoint.load(folder / "best.pt", device)["model"])
-    test = on_device(run, corpus_of(run, features, run.parts[2]), words, device) if run.parts[2] else None
-    judged = tasks.get(run.task).results(run, state.evaluated, Parts(train, val, test))
+    test = on_device(run, corpus_of(run, features, run.parts[2]), words, device) if run.parts[2] else val
+    judged = tasks.get(run.task).results(run, state.evaluated, Parts(train, val, test, words))
     results = {**made_from(run), "step": state.best_step or state.step, **judged}
     if processes.rank() == 0:
         curves.draw(folder)

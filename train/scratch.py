@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,9 +94,10 @@ def vectors_of(path: Path, vocabulary: dict[str, int]) -> Tensor:
     """Return (words, d) vectors of a GloVe file, a word and its numbers a line; 0 for words that are not in it."""
     found: dict[int, list[float]] = {}
     try:
+        size, line = _numbers(path), ""
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                word, *numbers = line.rstrip().rsplit(" ", maxsplit=_numbers(line))
+                word, *numbers = line.rstrip().rsplit(" ", maxsplit=size)
                 if word in vocabulary:
                     found[vocabulary[word]] = [float(number) for number in numbers]
     except OSError as error:
@@ -112,7 +114,7 @@ def vectors_of(path: Path, vocabulary: dict[str, int]) -> Tensor:
     return vectors
 
 
-def _numbers(line: str) -> int:
-    """Return how many numbers stand at the end of a line: a word of GloVe may have blanks."""
-    parts = line.split(" ")
-    return next((n for n in (300, 200, 100, 50, 25) if len(parts) > n), len(parts) - 1)
+def _numbers(path: Path) -> int:
+    """Return how many numbers a line has: the least of the first lines, as a word of GloVe may have blanks."""
+    with path.open(encoding="utf-8") as lines:
+        return min((len(line.rstrip().split(" ")) - 1 for line in islice(lines, 1000)), default=0)

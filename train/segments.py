@@ -16,6 +16,7 @@ accuracies on the foreground and of the mean class. A network that looks at seve
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -67,7 +68,10 @@ class Segmentation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values for JSON, all but the confusion matrix, which is an array to be stored."""
-        found = {"accuracy": dataclasses.asdict(self.accuracy), "best_constant": dataclasses.asdict(self.best_constant)}
+        found: dict[str, Any] = {
+            name: {key: None if math.isnan(value) else value for key, value in dataclasses.asdict(one).items()}
+            for name, one in (("accuracy", self.accuracy), ("best_constant", self.best_constant))
+        }
         names = ("seconds", "background", "classes", "unpredicted")
         return found | {name: getattr(self, name) for name in names}
 
@@ -98,7 +102,8 @@ def labels(
     """
     if len(numbers) and numbers.min() < 1:
         raise BadDataset(
-            f"a step has the number {numbers.min()}: they begin at 1, as 0 is background; extract it again"
+            f"a step has the number {numbers.min()}: they begin at 1, as 0 is background; CrossTask's, which begin "
+            "again in each task, are for `train evaluate --task steps`"
         )
     found = np.zeros(seconds, np.int64)
     for (start, end), number in zip(spans, numbers, strict=True):
@@ -145,6 +150,25 @@ def _measures(
     return np.stack([part.sum(-1) / (size or np.nan) for part, size in parts], axis=-1)
 
 
+def commonest(confusion: Int[np.ndarray, "classes classes"], most: int) -> tuple[list[int], Int64[np.ndarray, "_ _"]]:
+    """Return the classes with most seconds, truly or predicted, and their confusion.
+
+    If there are more than `most`, a last row and column are all the others, so that no second is lost.
+
+    >>> commonest(np.array([[5, 0, 1], [0, 0, 0], [2, 0, 3]]), 1)[1].tolist()
+    [[5, 1], [2, 3]]
+    """
+    count = confusion.sum(1)
+    ranked = sorted(np.flatnonzero(count + confusion.sum(0)).tolist(), key=lambda one: (-count[one], one))
+    kept = sorted(ranked[:most])
+    place = np.full(len(confusion), len(kept))
+    place[kept] = np.arange(len(kept))
+    size = len(kept) + (len(ranked) > len(kept))
+    found = np.zeros((len(kept) + 1, len(kept) + 1), np.int64)
+    np.add.at(found, (place[:, None], place[None]), confusion)
+    return kept, found[:size, :size]
+
+
 def table(result: dict[str, Any]) -> Table:
     """Return a table of `Segmentation.as_dict()`: all accuracies, beside what one class reaches, and of what."""
     found = Table(title="action segmentation, accuracy in %", title_justify="left", caption_justify="left")
@@ -154,7 +178,7 @@ def table(result: dict[str, Any]) -> Table:
     names = ("all seconds (frame accuracy)", "foreground", "mean class", "mean class, foreground")
     values = (result[of].values() for of in ("accuracy", "best_constant"))
     for name, own, best in zip(names, *values, strict=True):
-        found.add_row(name, f"{100 * own:.1f}", f"{100 * best:.1f}")
+        found.add_row(name, *("–" if value is None else f"{100 * value:.1f}" for value in (own, best)))
     found.caption = (
         f"{result['seconds']:,} seconds, {100 * result['background']:.1f} % of them background, of {result['classes']} "
         f"classes; {result['unpredicted']:,} without a prediction count as wrong"

@@ -118,6 +118,9 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stdout = None
+        return 0
 
 
 if __name__ == "__main__":

@@ -11,9 +11,12 @@ B  cascade: videos in fives that differ in one word, so that few negatives are h
 C  order: tasks of 4 events, shown twice in two orders; which half a row is in, only its neighbours make worth knowing
 D  hubs: one video in ten (`--hubs`) shows 12 events, the others 2; two are told
 
+World C also has a split `moments` of queries for grounding: for each row, `first noun verb` or `again noun verb`.
+
 The table `planted` holds the truth: `row_event` (N,) and `word_event` (W,), the event of a row and of a word in its
 video, -1 for function words; `group` (V,), which five; `hub` (V,); `cue` (N,), what is planted in world C besides.
-`--interest function` and `all` mark other words as tokens of interest, for control.
+They are of the captions of split `planted` only. `--interest function` and `all` mark other words as tokens of
+interest, for control.
 """
 
 from __future__ import annotations
@@ -50,11 +53,13 @@ from workflows.worlds import (
     DIM,
     SIZES,
     WORLDS,
+    Moment,
     Scene,
     Words,
     World,
     captions_of,
     directions,
+    moments_of,
     rows_of,
     scenes,
     text_of,
@@ -62,14 +67,14 @@ from workflows.worlds import (
 
 STREAM = "planted:rows"
 TAGS = {"content": ("NOUN", "VERB"), "function": ("DET",), "all": ("DET", "NOUN", "VERB")}
-"""Parts of speech of the tokens of interest; function words are all tagged DET."""
+"""Parts of speech of the tokens of interest; function words are all tagged DET, but for `first` and `again`."""
 
 
 def write(world: World, out: Path) -> None:
     """Write the world's feature file: a stream, clips, captions, words, idf, split `planted`, table `planted`."""
     made = scenes(world)
-    rows, captions = rows_of(world, made), captions_of(world, made)
-    manifest = _manifest(world, captions)
+    rows, captions, moments = rows_of(world, made), captions_of(world, made), moments_of(world, made)
+    manifest = _manifest(world, captions, moments)
     attrs = file_attrs(manifest.dataset)
     with tempfile.TemporaryDirectory() as place:
         tables, whole = Path(place) / "tables.h5", Path(place) / "world.h5"
@@ -78,21 +83,34 @@ def write(world: World, out: Path) -> None:
         known = _truth(made, captions)
         truths = {"planted": lambda group: write_columns(group, known)}
         derived.write(whole, [read_part(tables)], _stream(world), videos, truths)
-        _write_words(whole, captions, TAGS[world.interest])
+        _write_words(whole, [*captions, *(one.words for one in moments)], TAGS[world.interest])
         with publish(out) as temporary:
             shutil.copyfile(whole, temporary)
 
 
-def _manifest(world: World, captions: Sequence[Words]) -> Manifest:
+def _manifest(world: World, captions: Sequence[Words], moments: Sequence[Moment]) -> Manifest:
     ids = [f"{world.name.lower()}{number:05}" for number in range(len(captions))]
     train = SIZES[world.size][world.name][0]
     sides = {"train": tuple(ids[:train]), "test": tuple(ids[train:])}
+    asked = [(f"{ids[one.video]}#{one.row}", one) for one in moments]
+    of_side = {
+        side: tuple(name for name, one in asked if (one.video < train) == (side == "train")) for side in sides if asked
+    }
     return Manifest(
         dataset=f"planted-{world.name}",
         videos=tuple(Video(name, None) for name in ids),
-        clips=tuple(Clip(name, name) for name in ids),
-        captions=tuple(Caption(name, name, text_of(found)) for name, found in zip(ids, captions, strict=True)),
-        splits=tuple(Part("planted", side, some, some) for side, some in sides.items()),
+        clips=(
+            *(Clip(name, name) for name in ids),
+            *(Clip(name, ids[one.video], float(one.row), float(one.row + 1)) for name, one in asked),
+        ),
+        captions=(
+            *(Caption(name, name, text_of(found)) for name, found in zip(ids, captions, strict=True)),
+            *(Caption(name, name, text_of(one.words)) for name, one in asked),
+        ),
+        splits=(
+            *(Part("planted", side, some, some) for side, some in sides.items()),
+            *(Part("moments", side, some, some) for side, some in of_side.items()),
+        ),
     )
 
 

@@ -94,6 +94,15 @@ class Happening:
     spans: tuple[Span, ...]
 
 
+def write_encoder(folder: Path, manifest: Manifest, planting: Planting) -> None:
+    """Write a text encoder that knows the words of captions and steps, all but those that are not planted."""
+    from workflows import knowing
+
+    texts = [*(caption.text for caption in manifest.captions), *(step.label for step in manifest.steps)]
+    words = sorted({word for text in texts for word in re.findall(r"\w+", text.lower())} - FUNCTION)
+    knowing.save(folder, words, np.stack([_direction(word, planting.seed, planting.dim) for word in words]))
+
+
 def concept(text: str, planting: Planting) -> Vector:
     """Return (dim,) the sum of the directions of a text's words, of length 1, or 0 for a text without any."""
     words = [word for word in re.findall(r"\w+", text.lower()) if word not in FUNCTION]
@@ -247,6 +256,7 @@ def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=1.0, help="rows in a second (1)")
     parser.add_argument("--videos", type=int, help="of each part of each split, the first so many")
     parser.add_argument("--missing", type=float, default=0.0, help="share of the videos to leave without rows (0)")
+    parser.add_argument("--encoder", type=Path, help="also write a text encoder that knows the words: a folder")
     return parser.parse_args(words)
 
 
@@ -277,6 +287,8 @@ def main(words: Sequence[str] | None = None) -> int:
             manifest = first_videos(manifest, found.videos)
         without = left_out(manifest, found.missing, found.seed)
         write(manifest, found.out, planting, without)
+        if found.encoder is not None:
+            write_encoder(found.encoder, manifest, planting)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

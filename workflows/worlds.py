@@ -191,6 +191,27 @@ def captions_of(world: World, made: Sequence[Scene]) -> list[Words]:
     return found
 
 
+@dataclass(frozen=True)
+class Moment:
+    """A query to a video of world C: one of the two times at which an event is shown."""
+
+    video: int
+    row: int
+    words: Words
+
+
+def moments_of(world: World, made: Sequence[Scene]) -> list[Moment]:
+    """Return, for each row of world C, the query that asks for it: `first` or `again`, then its event."""
+    found = []
+    for video, scene in enumerate(made if world.name == "C" else ()):
+        for row, event in enumerate(scene.shown):
+            noun, verb = scene.events[event]
+            when = "first" if row < len(scene.shown) // 2 else "again"
+            words = ((when, "ADV", -1), (f"noun{noun}", "NOUN", event), (f"verb{verb}", "VERB", event))
+            found.append(Moment(video, row, words))
+    return found
+
+
 def text_of(caption: Words) -> str:
     """Return the caption as it is written."""
     return " ".join(text for text, _, _ in caption)

@@ -42,6 +42,11 @@ def expected(name: str) -> Counts:
     return found
 
 
+def papers(name: str) -> dict[str, tuple[int, str]]:
+    """Return how many queries papers count in a part where it is another number than ours, and why."""
+    return dict(getattr(get(name), "PAPERS", {}))
+
+
 def default_split(name: str) -> str:
     """Return the split whose training captions are meant where none is named; '' where there is no such."""
     return str(getattr(get(name), "DEFAULT_SPLIT", "")) if name in names() else ""

@@ -6,6 +6,7 @@ Source: yours. ROOT is one of
   says that they are text, tables, pictures, arrays, archives or unfinished downloads (`LEFT_OUT`);
 * a pattern with `*`, `?` or `[` that is not itself a path; `**` stands for any folders. What is left out is the same;
 * one media file;
+* a list, `.txt`, of paths or addresses, one a line, whose ids are their names without folders and suffix;
 * a table, `.csv`, `.tsv`, `.jsonl` or `.parquet`, with the columns `video_id` and `path`, and, if you like, `start`,
   `end` (seconds), `caption` and `split`; one row a caption or a clip. UTF-8, with or without a byte order mark.
 
@@ -17,8 +18,9 @@ Subtitles that lie beside a video and have its name, `VIDEO.srt`, `VIDEO.vtt` or
 its captions, but not in tables: each cue is a clip, `VIDEO@0`, `VIDEO@1`, … in the order of the file, with the caption
 `VIDEO@0#0`. What is read and what is left out of them, `pipeline.subtitles` says.
 
-In tables relative paths start at the table's folder. Rows with one (video_id, start, end) are captions of one clip; it
-is called `VIDEO` if it is the whole file, else `VIDEO_START_END`. An empty start is 0, an empty end is the video's.
+In tables relative paths start at the table's folder; what is at http(s)://, s3:// and gs:// is fetched when decoded.
+Rows with one (video_id, start, end) are captions of one clip; it is called `VIDEO` if it is the whole file, else
+`VIDEO_START_END`. An empty start is 0, an empty end is the video's.
 Captions are called `CLIP#0`, `CLIP#1`, …. The split is called `files`; the values in the column `split` are its parts.
 
 Repair rules; what is left out is counted in the notes, every caption that a rule touches is listed:
@@ -52,9 +54,10 @@ from pipeline import subtitles
 from pipeline.errors import BadDataset
 from pipeline.oddities import Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.remote import place
 from pipeline.sources import CONTROL, TABLES, check_id, natural, read_table, tidy, walk
 
-HINT = "a folder of videos, a pattern such as 'videos/*.mp4', or a table with video_id,path[,start,end,caption,split]"
+HINT = "a folder of videos, a pattern like 'x/*.mp4', a .txt list, or a table: video_id,path[,start,end,caption,split]"
 
 LEFT_OUT = re.compile(
     r"\.(txt|md|rst|pdf|html?|xml|ya?ml|toml|ini|cfg|log|nfo|url|py|sh|ipynb"
@@ -247,15 +250,9 @@ def _videos(table: Path, rows: Sequence[_Row]) -> tuple[Video, ...]:
                 f"{table}, row {row.number}: the path of video {row.video} is {row.path!r}, but {other.path!r} in row "
                 f"{other.number}; give the same in all its rows"
             )
-    return tuple(Video(row.video, _media(table.parent, row.path)) for row in first.values())
-
-
-def _media(folder: Path, path: str) -> Path | None:
-    """Return the file at `path`, or None. A path that the system refuses, such as a name too long, is no file."""
-    try:
-        return folder / path if path and (folder / path).is_file() else None
-    except OSError:
-        return None
+    return tuple(
+        Video(row.video, place(table.parent, row.path, f"{table}, row {row.number}")) for row in first.values()
+    )
 
 
 def _clips(table: Path, rows: Sequence[_Row]) -> tuple[Clip, ...]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pipeline.store import Features
+from tests.unit.editing import edited
 from tests.unit.longvideos import make
 from train import batches, checkpoint, data, scratch, text
 from train.cli import main
@@ -56,7 +57,7 @@ def test_queries_to_videos_that_nobody_has_are_missing_not_dropped(tmp_path: Pat
 def test_any_window_will_do(file: Path, tmp_path: Path) -> None:
     several = tmp_path / "w.h5"
     several.write_bytes(file.read_bytes())
-    with h5py.File(several, "r+") as opened:
+    with edited(several) as opened:
         del opened["windows"]
         table = opened.create_group("windows")
         table["caption"], table["start"], table["end"] = [4, 4, 7], [2.0, 9.0, 1.0], [4.0, 12.0, 3.0]

@@ -35,13 +35,14 @@ def test_a_world_is_a_legal_file_with_words_and_weights(world, tmp_path):
     write(world, tmp_path / "world.h5")
     assert verify(tmp_path / "world.h5") == []
     with Features.open(tmp_path / "world.h5") as features:
-        assert features.parts_of_splits() == ["planted/test", "planted/train"]
+        asked = ["moments/test", "moments/train"] if world.name == "C" else []
+        assert features.parts_of_splits() == [*asked, "planted/test", "planted/train"]
         train = data.load(features, "planted/train")
         assert (len(train.clips), train.clip.tolist()) == (60, list(range(60)))
         assert train.streams[0].name == STREAM
         found = truth(tmp_path / "world.h5")
         assert len(found["row_event"]) == features.stream(STREAM).count.sum()
-        assert len(found["word_event"]) == features.table("words")["offsets"][-1]
+        assert len(found["word_event"]) == features.table("words")["offsets"][len(features.videos["id"])]
     for caption, text in enumerate(train.texts):
         own = slice(train.words.offsets[caption], train.words.offsets[caption + 1])
         words = [text[start:end] for start, end in train.words.spans[own]]
@@ -188,3 +189,18 @@ def test_the_command_writes_a_world_and_refuses_what_is_of_no_use_in_it(tmp_path
             main([*words, "--out", str(tmp_path / "other.h5")])
     assert not (tmp_path / "other.h5").exists()
     assert main(["A", "--out", str(out / "under-a-file.h5")]) == 2
+
+
+def test_moments_ask_for_single_rows_of_world_c(tmp_path):
+    write(ALL[2], tmp_path / "world.h5")
+    with Features.open(tmp_path / "world.h5") as features:
+        train = data.load(features, "moments/train", words=False, whole=True)
+        found = truth(tmp_path / "world.h5")
+    assert train.asked is not None
+    assert (len(train.clips), len(train.captions)) == (60, 480)
+    events = found["row_event"].reshape(-1, 8)
+    assert train.texts[3].startswith("first ")
+    assert train.texts[4].startswith("again ")
+    assert train.asked.spans[3, 0].tolist() == [3 / 8, 4 / 8]
+    again = 4 + events[0][4:].tolist().index(events[0][3])
+    assert train.texts[again].split()[1:] == train.texts[3].split()[1:]  # the same event, later

@@ -12,7 +12,7 @@ from rich.console import Console
 from pipeline.errors import BadDataset, BadSetting
 from train import linear, segments
 from train.linear import solve, standard
-from train.segments import Fitting, fit, labels, scores, table, threshold, zero_shot
+from train.segments import Fitting, commonest, fit, labels, scores, table, threshold, zero_shot
 from train.windows import average, windows
 
 # Ten seconds: [1, 5) is step 3, [4, 8) is step 2 and comes later.
@@ -29,7 +29,7 @@ def _planted(count, classes=4, dim=6, noise=0.3, seed=0):
 
 
 def test_examples_of_the_docstrings():
-    assert doctest.testmod(segments) == (0, 2)
+    assert doctest.testmod(segments) == (0, 3)
     assert doctest.testmod(linear) == (0, 1)
 
 
@@ -66,6 +66,17 @@ def test_background_everywhere_has_a_frame_accuracy_and_nothing_else():
     assert found.accuracy.frame == found.best_constant.frame == 6 / 10
     assert (found.accuracy.foreground, found.accuracy.mean_class_foreground) == (0, 0)
     assert found.accuracy.mean_class == 1 / 3
+
+
+def test_the_commonest_classes_and_all_others():
+    # Class 1 is nowhere; 4 was only said. Seconds: 0 has 6, 2 and 3 have 3, 4 none.
+    confusion = np.array([[4, 0, 1, 1, 0], [0] * 5, [0, 0, 2, 0, 1], [1, 0, 0, 2, 0], [0] * 5])
+    assert commonest(confusion, 4)[0] == [0, 2, 3, 4]
+    assert commonest(confusion, 9)[1].tolist() == [[4, 1, 1, 0], [0, 2, 0, 1], [1, 0, 2, 0], [0, 0, 0, 0]]
+    kept, found = commonest(confusion, 2)  # of equally common ones the first
+    assert kept == [0, 2]
+    assert found.tolist() == [[4, 1, 1], [0, 2, 1], [1, 0, 2]]
+    assert found.sum() == confusion.sum()
 
 
 def test_seconds_without_a_prediction_are_misses():

@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -11,6 +10,7 @@ import torch
 from pipeline.errors import BadFeatureFile, BadSetting, UnknownName
 from pipeline.store import Features
 from tests.unit.corpora import add_words, make
+from tests.unit.editing import edited
 from train import batches, data, text
 from train.config import Data, parts_of
 from train.data import Corpus
@@ -108,7 +108,7 @@ def test_a_frozen_encoders_features_are_those_it_gives(corpus: Corpus) -> None:
 def damage(file: Path, tmp_path: Path, name: str) -> Path:
     copy = tmp_path / "g.h5"
     copy.write_bytes(file.read_bytes())
-    with h5py.File(copy, "r+") as found:
+    with edited(copy) as found:
         if name == "nan":
             found["streams/a:x/values"][found["streams/a:x/offsets"][2] - 1] = np.nan  # the last row of v1
         elif name == "interest":

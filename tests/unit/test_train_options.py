@@ -4,7 +4,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-import h5py
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from pipeline.errors import BadSetting, MissingWeights, PipelineError
 from pipeline.store import Features
 from tests.unit.corpora import make
+from tests.unit.editing import edited
 from tests.unit.test_train_loop import TINY, losses, run_of, stopped
 from train import batches, checkpoint, data, loading, logbook, runs, text, weighting
 from train.config import Data, Run
@@ -55,7 +55,7 @@ def test_rows_in_the_file_are_the_resident_ones(file: Path, long: str) -> None:
 def test_a_row_in_the_file_that_is_no_number_is_named(file: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.h5"
     bad.write_bytes(file.read_bytes())
-    with h5py.File(bad, "r+") as opened:
+    with edited(bad) as opened:
         opened["streams/b:y/values"][17] = float("nan")
     corpus = data.load(Features.open(bad), "all", resident=0)
     with pytest.raises(PipelineError, match="1 rows of b:y are NaN or infinite, the first of video v"):
@@ -218,7 +218,7 @@ def test_two_passes_keep_little_for_the_gradients(file: Path) -> None:
 def test_the_gallery_is_held_against_what_the_data_set_says(file: Path, tmp_path: Path) -> None:
     declared = tmp_path / "f.h5"
     declared.write_bytes(file.read_bytes())
-    with h5py.File(declared, "r+") as opened:
+    with edited(declared) as opened:
         opened.attrs["declared"] = json.dumps({"s/test": {"clips": 8, "gallery": 8}})
     found = runs.start(run_of(declared, steps=1), tmp_path / "run")
     lines = found["scores"]["early"]
@@ -288,7 +288,7 @@ def test_another_networks_features_are_refused(file: Path, tmp_path: Path) -> No
     runs.start(run_of(file, steps=2), tmp_path / "run")
     other = tmp_path / "other.h5"
     other.write_bytes(file.read_bytes())
-    with h5py.File(other, "r+") as opened:
+    with edited(other) as opened:
         settings = json.loads(opened["streams/b:y"].attrs["settings"])
         opened["streams/b:y"].attrs["settings"] = json.dumps({**settings, "weights": "others"})
     with pytest.raises(PipelineError, match="stream b:y was made with other settings or weights"):

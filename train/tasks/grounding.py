@@ -32,7 +32,7 @@ def results(run: Run, model: nn.Module, parts: Parts) -> dict[str, Any]:
         return {}
     found = {
         "model": _judged(run, model, parts.test),
-        "untrained": _judged(run, untrained(run, parts.train.corpus), parts.test),
+        "untrained": _judged(run, untrained(run, parts.train.corpus, parts.words), parts.test),
         "constant": _constant(parts.train, parts.test),
     }
     return {**_told(parts.test, found), "trained_on": _counts(parts.train)}
@@ -105,6 +105,7 @@ def _counts(loaded: Loaded) -> dict[str, Any]:
         "missing": missing,
         "videos": len(corpus.clips),
         "declared": corpus.declared,
+        "papers": corpus.papers,
         "dropped": corpus.asked.dropped,
         "clamped": corpus.asked.clamped,
     }
@@ -141,6 +142,8 @@ def _said(one: dict[str, Any], trained: bool) -> str:
     words = f" of {declared:,} that its authors count" if declared else ""
     if declared and other:
         words += f" ({abs(other):,} {'fewer' if other > 0 else 'more'} in the annotations than that)"
+    if one["papers"]:
+        words += " (papers: {:,}; {})".format(*one["papers"])
     return (
         f"{one['part']}: {one['queries']:,} queries{words} to {one['videos']:,} videos; {one['missing']:,} without "
         f"features are {'left out' if trained else 'misses'}; {one['dropped']:,} dropped (no span inside the video), "

@@ -2,7 +2,7 @@
 
 A linear head on the frozen rows of training videos, or a checkpoint's likeness of each second to the text of each step;
 `train/segments.py` has both, and what is measured. A head is linear: averaging its logits where windows overlap is
-the same as averaging the features it reads, which `train/whole.py` does.
+the same as averaging the features it reads, which `train/whole.py` does. By text the cosine is that of the average.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from train.annotated import Annotated, clips_of, embedded, names_of
 from train.config import device_of
 from train.exporting import check_encoder
 from train.linear import Head
-from train.loading import Trained, opened, room
+from train.loading import Trained, opened
 from train.pictures import Album, colour_bars, confusion
 from train.probing import split
 from train.settings import Segmenting, Windows
-from train.whole import Videos, by_second, sight, whole_videos, windowed
+from train.whole import Videos, by_second, check_room, sight, streams_in, videos_with_rows, windowed
 
 BARS, SHOWN = 4, 40
 """Videos whose bars are drawn; classes that the picture of the confusion has at most."""
@@ -46,6 +46,12 @@ class Source:
     trained: Trained | None
     windows: Windows
     device: torch.device
+
+    @property
+    def kind(self) -> torch.dtype:
+        """Return the precision that rows are held in: as they are stored, if they are taken as they are."""
+        small = all(self.features.stream(name).dtype == np.float16 for name in self.streams)
+        return torch.float16 if small and self.trained is None else torch.float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +91,7 @@ def segment(
         names = {0: "background", **names_of(source.features)}
         classes = 1 + max(names)
         train_clips, test_clips, parts = _clips(source.features, name, settings)
-        train, test = _part(source, train_clips), _part(source, test_clips)
+        train, test = _part(source, train_clips, copies=2), _part(source, test_clips)
         if settings.zero_shot:
             predicted, how = _by_text(source, names, (train, test), settings)
         else:
@@ -111,11 +117,13 @@ def _source(
         check_encoder(trained.run, "segments are made")
         if streams:
             raise BadSetting("--streams: the checkpoint takes those it was trained on; leave it out")
+        if device != "auto":
+            raise BadSetting(f"--device {device}: the checkpoint's run has one, {trained.run.fit.device}; leave it out")
         return Source(trained.features, trained.run.data.streams, trained, windows, device_of(trained.run.fit.device))
     if features is None:
         raise BadSetting("--features is needed, or a --checkpoint that has one")
     there = stack.enter_context(Features.open(features))
-    return Source(there, streams or tuple(there.streams), None, windows, device_of(device))
+    return Source(there, streams_in(there, streams), None, windows, device_of(device))
 
 
 def _clips(
@@ -128,7 +136,7 @@ def _clips(
     if share:
         part = test or f"{name}/train"
         clips = clips_of(features, part)
-        places = split([clip.id for clip in clips], share, settings.seed)
+        places = split([str(features.videos["id"][clip.video]) for clip in clips], share, settings.seed)
         train_clips, test_clips = ([clips[at] for at in some.tolist()] for some in places)
         return train_clips, test_clips, (f"{share:g} of {part}, seed {settings.seed}", f"the rest of {part}")
     if f"{name}/train" not in there or not test:
@@ -139,10 +147,12 @@ def _clips(
     return clips_of(features, f"{name}/train"), clips_of(features, test), (f"{name}/train", test)
 
 
-def _part(source: Source, clips: list[Annotated]) -> Part:
+def _part(source: Source, clips: list[Annotated], copies: int = 1) -> Part:
+    """Return clips with their rows and labels; `copies`: of the rows that there are to be, as `together` makes one."""
     places = np.array([clip.video for clip in clips])
-    videos, there = whole_videos(source.features, places, source.streams)
-    _check_room(videos)
+    videos, there = videos_with_rows(source.features, places, source.streams)
+    dim = source.trained.words.encoder.dim if source.trained else sum(one.dim for one in videos.streams)
+    check_room(videos, copies * dim * source.kind.itemsize)
     rows = _rows(source, videos)
     x = [next(rows) if is_there else None for is_there in there]
     known = np.maximum(source.features.videos["decoded"], source.features.videos["duration"])
@@ -156,30 +166,15 @@ def _part(source: Source, clips: list[Annotated]) -> Part:
 
 
 def _rows(source: Source, videos: Videos) -> Iterator[Tensor]:
-    """Yield the rows of each video, one a second, in the precision that they are stored in."""
+    """Yield the rows of each video, one a second."""
     if not len(videos):
         return
-    rate, trained = videos.rate, source.trained
     every: Iterable[NDArray[np.float64]] = (raw.double().numpy() for raw in videos)
-    small = trained is None and all(source.features.stream(name).dtype == np.float16 for name in source.streams)
-    if trained is not None:
-        every = windowed(trained, videos, sight(trained.run, rate, source.windows), lambda _, tokens: tokens)
+    if source.trained is not None:
+        seen = sight(source.trained.run, videos.rate, source.windows)
+        every = windowed(source.trained, videos, seen, lambda _, tokens: tokens)
     for x in every:
-        yield torch.from_numpy(by_second(x, rate)).to(torch.float16 if small else torch.float32)
-
-
-def _check_room(videos: Videos) -> None:
-    """Raise BadSetting where the rows do not fit into memory."""
-    if not len(videos):
-        return
-    dim = sum(one.dim for one in videos.streams)
-    seconds = sum(int(one.count.sum()) for one in videos.streams[:1]) / videos.streams[0].rate
-    need, free = 2 * dim * seconds, room(torch.device("cpu"))
-    if need > free:
-        raise BadSetting(
-            f"{seconds:,.0f} seconds of {dim} numbers need {need / 1e9:.1f} GB, and half of what is free is "
-            f"{free / 1e9:.1f} GB; take fewer --streams, or a checkpoint's rows (`train export-features`)"
-        )
+        yield torch.from_numpy(by_second(x, videos.rate)).to(source.kind)
 
 
 def _fit(train: Part, classes: int, settings: Segmenting, device: torch.device) -> Head:
@@ -224,7 +219,8 @@ def _told(
 ) -> dict[str, Any]:
     train, test = both
     trained = source.trained
-    accuracy, majority = result.accuracy, result.best_constant
+    told = result.as_dict()
+    own, majority = told["accuracy"], told["best_constant"]
     return {
         "task": "segmentation",
         "dataset": str(source.features.parts[0].attrs.get("dataset", "")),
@@ -245,14 +241,14 @@ def _told(
             for side, name, part in zip(("train", "test"), names, (train, test), strict=True)
         },
         "numbers": {
-            "frame accuracy": accuracy.frame,
-            "foreground": accuracy.foreground,
-            "mean class": accuracy.mean_class,
-            "mean class, foreground": accuracy.mean_class_foreground,
-            "majority": majority.frame,
-            "majority, foreground": majority.foreground,
+            "frame accuracy": own["frame"],
+            "foreground": own["foreground"],
+            "mean class": own["mean_class"],
+            "mean class, foreground": own["mean_class_foreground"],
+            "majority": majority["frame"],
+            "majority, foreground": majority["foreground"],
         },
-        **result.as_dict(),
+        **told,
     }
 
 
@@ -268,10 +264,10 @@ def _draw(
         clip = test.clips[at]
         colour_bars(album.file(f"bars-{clip.id}"), {"truth": test.y[at], "found": said}, names, title=clip.id)
     np.save(album.folder / "confusion.npy", result.confusion)
-    kept = np.sort(np.argsort(-result.confusion.sum(1), kind="stable")[: min(SHOWN, result.classes)])
-    matrix = result.confusion[np.ix_(kept, kept)]
-    title = f"the {len(kept)} classes with most seconds" if len(kept) < result.classes else "all classes"
-    confusion(album.file("confusion"), matrix, [names[number] for number in kept], title)
+    kept, matrix = segments.commonest(result.confusion, SHOWN)
+    title = f"the {len(kept)} classes with most seconds" if len(matrix) > len(kept) else "all classes"
+    shown = [*(names[number] for number in kept), "all others"][: len(matrix)]
+    confusion(album.file("confusion"), matrix, shown, title)
 
 
 def show(found: dict[str, Any]) -> None:

@@ -24,10 +24,12 @@ from train.pictures import Album, Query, timeline
 from train.placement import Found, Result, Video, best_temperature, log_shares, over_seeds, place, split
 from train.placement import evaluate as judged
 from train.settings import Placing, Windows
-from train.whole import by_second, sight, whole_videos, windowed
+from train.whole import by_second, sight, videos_with_rows, windowed
 
 TEMPERATURES = tuple(10.0**power for power in np.arange(-2, 2.01, 0.5))
 """Tried on training videos, in standard deviations of the likeness."""
+DRAWN = 4
+"""Videos of which a timeline is drawn."""
 
 
 def evaluate(
@@ -38,7 +40,8 @@ def evaluate(
         check_encoder(found.run, "steps are placed by the likeness")
         part = part or _only_part(found)
         tasks, names = tasks_of(found.features), found.features.videos["id"]
-        clips = [clip for clip in clips_of(found.features, part) if clip.label in tasks and len(clip.spans)]
+        of_tasks = [clip for clip in clips_of(found.features, part) if clip.label in tasks]
+        clips = [clip for clip in of_tasks if len(clip.spans)]
         if not clips:
             raise BadFeatureFile(f"{found.run.data.features}: no clip of {part} has annotated steps of a primary task")
         likeness = _likeness(found, clips, tasks, windows)
@@ -48,7 +51,7 @@ def evaluate(
         }
         results = [_on_split(clips, by_clip, placing.per_task, seed) for seed in range(placing.splits)]
         if album:
-            _draw(album, clips[:: max(1, len(clips) // 4)][:4], tasks, by_clip, results[0].temperature)
+            _draw(album, clips, tasks, by_clip, results[0].temperature)
         spread = over_seeds(results)
         return {
             **made_from(found.run),
@@ -58,6 +61,7 @@ def evaluate(
             "dataset": str(found.features.parts[0].attrs.get("dataset", "")),
             "part": part,
             "annotated": len(clips),
+            "not_annotated": len(of_tasks) - len(clips),
             "per_task": placing.per_task,
             "names": {task.id: task.name for task in tasks.values()},
             "numbers": {name.replace("_", " "): one.mean for name, one in spread.items()},
@@ -83,7 +87,7 @@ def _likeness(
     texts = {task.id: embedded(found, list(task.steps)) for task in tasks.values()}
     alike = methods.get(run.method).alike
     places = np.array([clip.video for clip in clips])
-    videos, there = whole_videos(found.features, places, run.data.streams)
+    videos, there = videos_with_rows(found.features, places, run.data.streams)
     if not len(videos):
         raise BadFeatureFile(f"{run.data.features}: no annotated video has rows in {', '.join(run.data.streams)}")
     own = [clip for clip, is_there in zip(clips, there, strict=True) if is_there]
@@ -109,17 +113,16 @@ def _on_split(clips: list[Annotated], by_clip: dict[str, Found], per_task: int, 
 def _draw(
     album: Album, clips: list[Annotated], tasks: dict[str, Task], by_clip: dict[str, Found], temperature: float
 ) -> None:
-    """Draw a timeline of all steps of each clip."""
-    for clip in clips:
-        likeness, task = by_clip[clip.id][1], tasks[clip.label]
-        if likeness is None or len(likeness) < len(task.steps):
-            continue
+    """Draw a timeline of all steps of some of the clips that are as long as their steps."""
+    there = [(clip, one) for clip in clips if (one := by_clip[clip.id][1]) is not None]
+    long = [(clip, one, tasks[clip.label]) for clip, one in there if len(one) >= one.shape[1]]
+    for clip, likeness, task in long[:: max(1, len(long) // DRAWN)][:DRAWN]:
         logs = log_shares(likeness, temperature)
         queries = [
             Query(
                 f"{number + 1} {step}", float(len(likeness)),
                 [(float(a), float(b)) for a, b in clip.spans[clip.numbers == number]],
-                [(float(at), float(at) + 1, float(np.exp(logs[at, number])))],
+                [(float(at), float(at) + 1, float(likeness[at, number]))],
             )
             for number, (step, at) in enumerate(zip(task.steps, place(logs).tolist(), strict=True))
         ]  # fmt: skip
@@ -137,8 +140,9 @@ def show(found: dict[str, Any]) -> None:
         values = [one["tasks"][task] for one in splits if task in one["tasks"]]
         table.add_row(found["names"].get(task, task), f"{100 * fmean(values):.1f}", "")
     table.add_section()
+    judged, known = len(splits[0]["tasks"]), len(found["names"])
     said = {
-        "recall": f"mean of {len(splits[0]['tasks'])} tasks",
+        "recall": f"mean of {judged} tasks" + f", {known - judged} others have no video" * (judged < known),
         "recall with features": "  of videos with features",
         "uniform": "steps at equal distances",
         "uniform with features": "  of videos with features",
@@ -149,8 +153,9 @@ def show(found: dict[str, Any]) -> None:
     console.print(table)
     one = splits[0]
     console.print(
-        f"{found['annotated']:,} annotated videos; each of {len(splits)} splits draws {found['per_task']} of a task to "
-        f"choose the temperature (first split: {one['temperature']:.2g} standard deviations) and tests on the others: "
+        f"{found['annotated']:,} annotated videos; {found['not_annotated']:,} others of these tasks have no steps. "
+        f"Each of {len(splits)} splits draws {found['per_task']} of a task to choose the temperature (first split: "
+        f"{one['temperature']:.3g} standard deviations) and tests on the others: "
         f"{one['videos']:,} videos with {one['steps']:,} steps, of which {one['past_end']:,} begin past the last row; "
         f"{one['without_features']:,} videos without features and {one['too_short']:,} shorter than their steps are "
         "missed",

@@ -1,0 +1,88 @@
+"""One size of `benchmarks/orchestration.py`, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline import dryrun, extraction, launch, plan
+from pipeline.provenance import file_attrs
+from pipeline.records import Clip, Manifest, Outcome, Video
+from pipeline.shards import Extracted, write_shard
+from pipeline.stages.extract import Extract, output_of, plan_of
+from pipeline.where import Where
+
+SECONDS, CHUNK = 1.2, 120.0
+"""Seconds of a video and of a task: a hundred videos in a shard."""
+
+
+def _work(stage: Extract, chunk: Sequence[Any]) -> list[Outcome]:
+    """Write the shard of a chunk as a worker does, of videos that nobody has decoded: one row each."""
+    heads = extraction.stream_heads(chunk[0].jobs, stage, "none")
+    rows = {name: np.ones((1, head.dim), head.dtype) for name, head in heads.items()}
+    stat = chunk[0].path.stat()
+    columns = {"decoded": SECONDS, "frames": 1, "source_size": stat.st_size, "source_mtime": stat.st_mtime_ns}
+    done = [Extracted(item.id, columns, item.streams, rows, "ok") for item in chunk]
+    write_shard(output_of(stage).shard(extraction._name(chunk, heads)), file_attrs(stage.dataset), heads, done)
+    return [Outcome(item.id, "ok", "", SECONDS) for item in chunk]
+
+
+def manifest(videos: int, file: Path) -> Manifest:
+    """Return N videos, all of them one file, as HowTo100M's would be without captions."""
+    names = [f"v{number:09}" for number in range(videos)]
+    return Manifest(
+        "files", tuple(Video(name, file, SECONDS) for name in names), tuple(Clip(name, name) for name in names)
+    )
+
+
+def measure(videos: int) -> dict[str, Any]:
+    seconds: dict[str, float] = {"work": 0.0}
+    processor: dict[str, float] = {"work": 0.0}
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        seconds[name], processor[name] = time.perf_counter() - wall, time.process_time() - cpu
+
+    def work(self: Extract, chunk: Sequence[Any]) -> list[Outcome]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        found = _work(self, chunk)
+        seconds["work"] += time.perf_counter() - wall
+        processor["work"] += time.process_time() - cpu
+        return found
+
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "one.mp4"
+        file.write_bytes(bytes(1000))
+        plan.load = lambda *_: manifest(videos, file)  # type: ignore[assignment]
+        dryrun._pace = lambda *_: 0.0  # type: ignore[assignment]
+        Extract.work = work  # type: ignore[method-assign]
+        stage = Extract(dataset="files", extractor=("colors",), out=Path(place) / "features.h5", chunk_seconds=CHUNK)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        with phase("plan"):
+            plan_of(stage)
+        with phase("dry"), redirect_stdout(StringIO()):
+            dryrun.print_plan(stage, 1)
+        with phase("run"), redirect_stdout(StringIO()):
+            launch.launch(stage, Where(workers=0))
+        plan_of.cache_clear()
+        with phase("resume"):
+            plan_of(stage)
+        seconds["run"], processor["run"] = (one["run"] - one["work"] for one in (seconds, processor))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 - before
+    return {"videos": videos, "seconds": seconds, "processor": processor, "peak_mb": peak}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(int(sys.argv[1]))))
