@@ -44,13 +44,13 @@ class Slow:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_what_is_under_way_is_finished_and_saved(number: signal.Signals) -> None:
-    stage = Slow(lambda: os.kill(os.getpid(), number))
+    stage, before = Slow(lambda: os.kill(os.getpid(), number)), signal.getsignal(number)
     with watched() as stop:
         outcomes = run(stage, Loop(), stop=stop)
         assert stop.why() == number.name
     assert [o.item for o in outcomes] == sorted(stage.worked) == ["i0", "i1", "i2"]
     assert stage.saved == outcomes
-    assert signal.getsignal(number) == signal.SIG_DFL
+    assert signal.getsignal(number) == before
 
 
 def test_what_fails_while_stopping_is_nobodys_fault() -> None:
