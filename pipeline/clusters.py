@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -66,10 +67,12 @@ def _started(kind: Kind) -> AbstractContextManager[SpecCluster]:
 @contextmanager
 def slurm(kind: Slurm) -> Iterator[SpecCluster]:
     """Ask Slurm for jobs, and again for those that end before the block does."""
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         import dask_jobqueue
     except ImportError:
         raise BadSetting("kind slurm needs dask-jobqueue; pip install 'video-text-features[slurm]'") from None
+    signal.signal(signal.SIGINT, interrupt)  # to import it makes Ctrl-C a silent end with exit code 0
     jobs = -(-kind.workers // kind.per_job)
     with _starting("Slurm"):
         cluster = dask_jobqueue.SLURMCluster(**slurm_options(kind))

@@ -1,6 +1,7 @@
 """What workers elsewhere must have in common with this machine, and their paths."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from pipeline.errors import BadSetting
 from pipeline.output import Output
 from pipeline.plan import Item, Job
 from pipeline.records import Outcome, Remote
-from pipeline.runner import run
+from pipeline.runner import run, work_through
 from pipeline.stages.extract import Extract
+from pipeline.stopping import Stop
 from tests.unit.toystage import Number, Numbers
 
 JOB = Job(extractors.preset("resnet152"), Found("file", Path("/home/me/weights/r.pth"), "0" * 64))
@@ -184,6 +186,7 @@ class Choosy:
 
         if str(get_worker().name) in self.unfit:
             raise Unfit(f"worker {get_worker().name} is blind", get_worker().address)
+        time.sleep(0.2)  # so that the other worker gets something to do
         return [Outcome(item.id, "ok") for item in chunk]
 
     def save(self, outcomes: Sequence[Outcome]) -> None:
@@ -191,7 +194,10 @@ class Choosy:
 
 
 def test_a_later_worker_that_must_not_work_is_sent_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    outcomes = run(Choosy(tmp_path, ("1",)), local(2, gpu=False))
+    stage = Choosy(tmp_path, ("1",))
+    with local(2, gpu=False) as pool:
+        outcomes = list(work_through(stage, stage.items(), pool, Stop()))
+        assert pool.slots() == 1
     assert [o.status for o in outcomes] == ["ok"] * 8
     assert caplog.messages.count("sent away: worker 1 is blind") == 1
 
