@@ -1,6 +1,8 @@
 """Clusters from TOML: what is refused, what Slurm is asked for, which GPU a worker sees."""
 
 import os
+import signal
+import subprocess
 import sys
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
@@ -35,9 +37,24 @@ WRONG = {
 }
 
 
+INTERRUPT = """
+import signal
+from pipeline import clusters, errors, kinds
+before = signal.getsignal(signal.SIGINT)
+try:
+    with clusters.slurm(kinds.Slurm(workers=1, memory="1GB", time="1")):
+        pass
+except errors.BadSetting as error:
+    print(error)
+print(signal.getsignal(signal.SIGINT) is before)
+"""
+
+
 def lines(kind: Slurm) -> list[str]:
     """Return the script of one job."""
+    interrupt = signal.getsignal(signal.SIGINT)
     slurm = pytest.importorskip("dask_jobqueue.slurm")
+    signal.signal(signal.SIGINT, interrupt)
     of_cluster = {"scheduler_options", "silence_logs"}
     options = {key: value for key, value in clusters.slurm_options(kind).items() if key not in of_cluster}
     found: str = slurm.SLURMJob("tcp://10.0.0.1:4711", name="job-3", **options).job_script()
@@ -197,6 +214,17 @@ def test_a_missing_library_names_its_extra(
         clusters.opened(kind, False, lambda _: None),
     ):
         pass
+
+
+def test_ctrl_c_stays_what_it_was(tmp_path: Path) -> None:
+    """dask-jobqueue makes it a silent end with exit code 0."""
+    pytest.importorskip("dask_jobqueue")
+    told = subprocess.run(
+        [sys.executable, "-c", INTERRUPT], capture_output=True, text=True, check=True, env={"PATH": str(tmp_path)}
+    )
+    assert told.stdout.splitlines() == [
+        "Slurm: no workers start: [Errno 2] No such file or directory: 'sbatch'", "True",
+    ]  # fmt: skip
 
 
 def test_a_cluster_without_gpus_is_no_place_for_cuda() -> None:
