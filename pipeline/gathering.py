@@ -2,10 +2,9 @@
 
 Order. Captions are taken by start, then end, then place; what is called first, next and before is meant so.
 
-Rolling captions. Recognised speech is shown in lines that roll: a caption often begins with the end of the one before
-it. Where it starts at most `TOUCH` seconds after the end of that one, the longest run of words that ends the one
-before, as it stood in the file, and begins this one is removed from this one, if it is of three words or more, or all
-of either caption. A caption of which nothing is left adds no words, but stays a member of its clip.
+Rolling captions. Where a caption starts at most `TOUCH` seconds after the end of the one before it, the words that it
+repeats of that one are removed: see `pipeline/rolling.py`. A caption of which nothing is left adds no words, but stays
+a member of its clip.
 
 Times. Every caption has 0 <= start <= end, whatever stands in the file (`in_order` counts what was repaired):
 
@@ -18,21 +17,20 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, count, islice
-from operator import contains, itemgetter, lt
+from itertools import islice
+from operator import lt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.asr import Cues
+from pipeline.rolling import BLANK, END, Lines, Numbers
 from pipeline.sources import tidy
 
 TOUCH = 0.5
 """Seconds between a caption and the next that may repeat it."""
-RUN = 3
-"""Words of a repeated run, at least, unless it is all of either caption."""
 LATEST = 1e7
 """Seconds beyond which a number is no time in a video."""
 
@@ -42,10 +40,10 @@ NEGATIVE = "time below 0: counted as 0"
 UNSORTED = "not in the order of time: sorted"
 
 _INK = bytes(range(32, 127))
-_SHORTEST_RUN = 5  # characters of three words: "a b c"
-_HEAD = itemgetter(slice(_SHORTEST_RUN))
+_DELETE = 127
+_TOGETHER = 1 << 14
+"""Captions that are looked at together: about what a core keeps at hand. Larger arrays cost more for each byte."""
 
-Numbers = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 
 
@@ -72,36 +70,97 @@ class Captions:
 
 
 def gather(videos: Iterable[Cues]) -> Captions:
-    """Return the captions of several videos as arrays; what was read of one video is forgotten before the next."""
-    names: list[str] = []
-    texts: list[bytes] = []
-    start, end, sizes = array("d"), array("d"), array("q")
-    repaired: list[tuple[str, str, int]] = []
-    for cues in videos:
-        found: Counter[str] = Counter()
-        starts, ends, raw = in_order(cues, found)
-        repaired += [(what, cues.video, number) for what, number in (+found).items()]
-        names.append(cues.video)
-        sizes.append(len(raw))
-        start.fromlist(starts)
-        end.fromlist(ends)
-        if raw:
-            texts += "\n".join(_without_repeats(starts, ends, raw)).encode(), b"\n"
-    text, words, lengths = _counted(b"".join(texts))
+    """Return the captions of several videos as arrays; what was read of one batch is forgotten before the next."""
+    found = [_gathered(batch) for batch in _batches(videos)] or [_gathered([])]
+    arrays = ("sizes", "start", "end", "words", "text", "lengths")
     return Captions(
-        names, np.frombuffer(sizes, np.int64), np.frombuffer(start), np.frombuffer(end), words, text, lengths, repaired
+        videos=[video for batch in found for video in batch.videos],
+        repaired=[what for batch in found for what in batch.repaired],
+        **{name: np.concatenate([getattr(batch, name) for batch in found]) for name in arrays},
     )
 
 
-def _counted(lines: bytes) -> tuple[NDArray[np.uint8], Numbers, Numbers]:
-    """Return `text`, `words` and `lengths` as Captions has them, of texts that are a line each."""
-    text = np.frombuffer(bytearray(lines), np.uint8)
-    stops = np.flatnonzero(text == ord("\n"))
-    text[stops] = ord(" ")
-    words = np.diff(np.searchsorted(np.flatnonzero(text == ord(" ")), stops, side="right"), prepend=0)
-    lengths = np.diff(stops, prepend=-1)
-    empty = lengths == 1
-    return np.delete(text, stops[empty]), np.where(empty, 0, words), np.where(empty, 0, lengths)
+def _batches(videos: Iterable[Cues]) -> Iterator[list[Cues]]:
+    """Yield the videos in lists of about `_TOGETHER` captions."""
+    batch: list[Cues] = []
+    size = 0
+    for cues in videos:
+        batch.append(cues)
+        size += len(cues.text)
+        if size > _TOGETHER:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _gathered(videos: Sequence[Cues]) -> Captions:
+    """Return the captions of a batch of videos."""
+    repaired: list[tuple[str, str, int]] = []
+    times, sizes = _times(videos), np.asarray([len(cues.text) for cues in videos], np.int64)
+    texts: list[bytes] = [_lines(cues.text) for cues in videos]
+    stops = np.cumsum(sizes)
+    for number in _unusual(times, sizes).tolist():
+        cues, found, stop = videos[number], Counter[str](), int(stops[number])
+        starts, ends, said = in_order(cues, found)
+        times[:, stop - len(said) : stop] = starts, ends
+        texts[number] = _lines(said)
+        repaired += [(what, cues.video, count) for what, count in (+found).items()]
+    first = np.zeros(len(times[0]) + 1, np.bool_)
+    first[stops - sizes] = True
+    start, end = times
+    touches = np.append(False, start[1:] <= end[:-1] + TOUCH) if len(start) else np.zeros(0, np.bool_)
+    lines = Lines(_tidy_lines(texts))
+    text, words, lengths = lines.without(*lines.repeats(touches & ~first[:-1]))
+    return Captions([cues.video for cues in videos], sizes, start, end, words, text, lengths, repaired)
+
+
+def _times(videos: Sequence[Cues]) -> Seconds:
+    """Return (2, C) starts and ends as they stand."""
+    columns = array("d"), array("d")
+    for cues in videos:
+        columns[0].fromlist(cues.start)
+        columns[1].fromlist(cues.end)
+    return np.asarray(columns)
+
+
+def _unusual(times: Seconds, sizes: Numbers) -> Numbers:
+    """Return the videos whose times are not all in [0, LATEST], with start < end, and starts that rise."""
+    start, end = times
+    video = np.repeat(np.arange(len(sizes)), sizes)
+    good = (start < end) & (start >= 0) & (end <= LATEST)
+    good[1:] &= (start[:-1] < start[1:]) | (video[:-1] < video[1:])
+    return np.unique(video[~good])
+
+
+def _lines(text: Sequence[str]) -> bytes:
+    """Return texts with `END` after each. A text that holds `END` itself is tidied first, and one beyond ASCII."""
+    lines = END.join([*text, ""])
+    if not lines.isascii() or lines.count(END) > len(text):
+        lines = END.join([*_tidied(text), ""])
+    return lines.encode()
+
+
+def _tidy_lines(texts: Sequence[bytes]) -> bytes:
+    """Return the lines of all videos, each as `tidy` leaves it."""
+    lines = b"".join(texts)
+    odd = np.searchsorted(np.cumsum([len(text) for text in texts]), _odd(lines), side="right")
+    if not len(odd):
+        return lines
+    tidied = list(texts)
+    for number in np.unique(odd).tolist():
+        tidied[number] = _lines(_tidied(texts[number].decode().split(END)[:-1]))
+    return b"".join(tidied)
+
+
+def _odd(lines: bytes) -> Numbers:
+    """Return where lines are not tidy: a control character, or a blank beside another, or at an end of a line."""
+    text = np.frombuffer(lines, np.uint8)
+    control = (text - 1 < BLANK - 1) | (text == _DELETE)  # `END` is 0, and 0 - 1 is 255
+    low = text <= BLANK
+    pairs = np.flatnonzero(low[1:] & low[:-1])
+    pairs = pairs[(text[pairs] > 0) | (text[pairs + 1] > 0)]
+    return np.concatenate([np.flatnonzero(text[:1] == BLANK), pairs, np.flatnonzero(control)])
 
 
 def in_order(cues: Cues, repaired: Counter[str]) -> tuple[list[float], list[float], Sequence[str]]:
@@ -148,34 +207,3 @@ def _repaired(start: Sequence[float], end: Sequence[float], repaired: Counter[st
     repaired[NEGATIVE] += sum(min(a, b) < 0 for a, b in zip(start, end, strict=True))
     repaired[NO_LENGTH] += sum(a == b for a, b in zip(starts, ends, strict=True))
     return starts, ends
-
-
-def _without_repeats(start: Sequence[float], end: Sequence[float], text: Sequence[str]) -> Sequence[str]:
-    """Return the texts without what each repeats of the one before it."""
-    fresh = list(text)
-    # A run of words stands in the text before as characters too: that is looked for first, as it is much faster.
-    heads = map(_HEAD, islice(text, 1, None))
-    may: Iterable[int] = compress(count(1), map(contains, text, heads))
-    if text and min(map(len, text)) < _SHORTEST_RUN:
-        may = range(1, len(text))
-    for number in may:
-        if start[number] <= end[number - 1] + TOUCH:
-            fresh[number] = _rest(text[number - 1], text[number])
-    return fresh
-
-
-def _rest(before: str, here: str) -> str:
-    """Return `here` without the longest run of words that ends `before` and begins it."""
-    head = " ".join(here.split(" ", RUN)[:RUN])
-    at = before.find(head) if here else -1
-    while at >= 0:
-        run = before[at:]
-        if (not at or before[at - 1] == " ") and _begins(here, run):
-            return here[len(run) + 1 :]
-        at = before.find(head, at + 1)
-    return here[len(before) + 1 :] if before and _begins(here, before) else here
-
-
-def _begins(text: str, run: str) -> bool:
-    """Return whether the words of `run` begin `text`."""
-    return text.startswith(run) and text[len(run) : len(run) + 1] in ("", " ")

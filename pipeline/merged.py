@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from pipeline.datasets.howto100m import captions_of, held_out
 from pipeline.errors import BadDataset, BadSetting
 from pipeline.gathering import gather
 from pipeline.loading import default_root
-from pipeline.merging import END, Limits, merge_all
+from pipeline.merging import Limits, merge_all
 from pipeline.output import FILES, Output
 from pipeline.parts import FORMAT, VIDEO_COLUMNS
 from pipeline.provenance import file_attrs
 from pipeline.publish import publish
+from pipeline.rolling import END
 from pipeline.tables import OWN
 
 log = logging.getLogger(__name__)
@@ -133,7 +135,7 @@ def _ids(videos: Sequence[str], clips: Sequence[int]) -> NDArray[np.bytes_]:
     """Return the ids of all clips, `VIDEO@N`."""
     numbers = [b"@%d" % number for number in range(max(clips, default=0))]
     sized = zip(map(str.encode, videos), clips, strict=True)
-    ids = [name + number for name, size in sized for number in numbers[:size]]
+    ids = list(chain.from_iterable(map(name.__add__, numbers[:size]) for name, size in sized))
     return np.asarray(ids or [b""])[: len(ids)]
 
 
@@ -214,13 +216,14 @@ def _fill(file: h5py.File, blocks: Iterator[Columns], held: frozenset[str]) -> N
         rows = _rows(columns, at)
         if "splits/holdout" in file:
             rows |= _parts(columns, at, held)
+        _write_texts(file["captions/text"], at["captions/id"], columns["text"])
         for name, column in rows.items():
             # Bytes of one length are UTF-8 only when they say so.
             fixed = isinstance(column, np.ndarray) and column.dtype.kind == "S"
             value = column.astype(file[name].dtype) if fixed else column
             file[name][at[name] : at[name] + len(value)] = value
         at.update({name: len(column) for name, column in rows.items()})
-        digest.update(columns["text"].tobytes())
+        digest.update(columns["text"].data)
     file["captions"].attrs["sha256"] = digest.hexdigest()
 
 
@@ -238,8 +241,19 @@ def _rows(columns: Columns, at: Mapping[str, int]) -> dict[str, Any]:
         "clips/source_count": columns["count"],
         "captions/id": ids[told],
         "captions/clip": told + at["clips/id"],
-        "captions/text": columns["text"].tobytes().split(END)[:-1],
     }
+
+
+def _write_texts(column: h5py.Dataset, at: int, texts: NDArray[np.uint8]) -> None:
+    """Write texts, each with `END` after it, as strings of a column from row `at` on, without making any of them."""
+    stops = np.flatnonzero(texts == ord(END))
+    places = texts.ctypes.data + np.append(0, stops + 1)[:-1]
+    text = h5py.h5t.C_S1.copy()
+    text.set_size(h5py.h5t.VARIABLE)
+    text.set_cset(h5py.h5t.CSET_UTF8)
+    rows = column.id.get_space()
+    rows.select_hyperslab((at,), (len(stops),))
+    column.id.write(h5py.h5s.create_simple((len(stops),)), rows, places.astype(np.uintp), text)
 
 
 def _parts(columns: Columns, at: Mapping[str, int], held: frozenset[str]) -> dict[str, Any]:

@@ -33,13 +33,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.asr import Cues
-from pipeline.gathering import Captions, Numbers, Seconds, gather
+from pipeline.gathering import Captions, Seconds, gather
+from pipeline.rolling import END, Numbers
 
 MOMENT = 0.1
 """Seconds of a clip whose captions have no length."""
-
-END = b"\0"
-"""Ends the text of a clip. No text holds it: control characters are blanks here."""
 
 
 class Merged(NamedTuple):
@@ -84,7 +82,7 @@ class Clips:
 def merge(cues: Cues, min_words: int = 10, max_gap: float = 5.0, max_seconds: float = 30.0) -> list[Merged]:
     """Return the clips of a video: all its captions, in order, merged by the rule above."""
     found = merge_all(gather([cues]), Limits(min_words, max_gap, max_seconds))
-    texts = iter(found.text.decode().split(END.decode()))
+    texts = iter(found.text.decode().split(END))
     columns = (found.start, found.end, found.told, found.first, found.count)
     return [
         Merged(start, end, next(texts) if told else "", first, count)
@@ -102,7 +100,7 @@ def merge_all(captions: Captions, limits: Limits) -> Clips:
     video = np.repeat(np.arange(len(captions.sizes)), captions.sizes)[first]
     lengths = np.add.reduceat(captions.lengths, first)
     text = captions.text.copy()
-    text[np.cumsum(lengths[lengths > 0]) - 1] = END[0]
+    text[np.cumsum(lengths[lengths > 0]) - 1] = ord(END)
     return Clips(
         clips=np.bincount(video, minlength=len(captions.sizes)),
         start=start,

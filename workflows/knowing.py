@@ -1,6 +1,5 @@
 """A text encoder that knows the words of synthetic rows: a folder of `transformers`, with the directions as features.
 
-
 With `--text-encoder FOLDER --text-pool mean --freeze-text` a caption is the average of its words' directions, which is
 what its rows show: what is then learnt is where, not what words mean.
 """

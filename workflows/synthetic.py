@@ -20,6 +20,8 @@ a tenth is added; 30 s if there is none. The line that is printed counts these v
 
 `--videos N` keeps the first N videos of each part of each split, with all that is annotated in them, so no part is
 empty. As parts share videos, a part may keep more than N; its clips and captions in videos that are dropped, are, too.
+`--split NAME` keeps what is in that split: ActivityNet's paragraphs say of a whole video what its sentences say of a
+part each, so with both planted no part stands out.
 `--missing SHARE` leaves that share of the videos without rows, as failed. Neither changes another video's rows.
 """
 
@@ -193,6 +195,26 @@ def first_videos(manifest: Manifest, most: int) -> Manifest:
     )
 
 
+def of_split(manifest: Manifest, name: str) -> Manifest:
+    """Return the data set with one split, and what is in it. Raises BadSetting for a split that it has not."""
+    splits = tuple(part for part in manifest.splits if part.split == name)
+    if not splits:
+        known = ", ".join(sorted({part.split for part in manifest.splits})) or "none"
+        raise BadSetting(f"--split {name}: {manifest.dataset} has {known}")
+    captions = {caption for part in splits for caption in part.captions}
+    clips = {clip for part in splits for clip in part.clips}
+    clips |= {caption.clip for caption in manifest.captions if caption.id in captions}
+    videos = {clip.video for clip in manifest.clips if clip.id in clips}
+    return replace(
+        manifest,
+        videos=tuple(video for video in manifest.videos if video.id in videos),
+        clips=tuple(clip for clip in manifest.clips if clip.id in clips),
+        captions=tuple(caption for caption in manifest.captions if caption.id in captions),
+        steps=tuple(step for step in manifest.steps if step.clip in clips),
+        splits=splits,
+    )
+
+
 def _of_kept(part: Part, of_clip: Mapping[str, str], of_caption: Mapping[str, str], kept: set[str]) -> Part:
     return replace(
         part,
@@ -254,6 +276,7 @@ def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--nuisance", type=float, default=1.0, help="length of each video's nuisance (1)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=1.0, help="rows in a second (1)")
+    parser.add_argument("--split", help="one split alone, without what is only in others")
     parser.add_argument("--videos", type=int, help="of each part of each split, the first so many")
     parser.add_argument("--missing", type=float, default=0.0, help="share of the videos to leave without rows (0)")
     parser.add_argument("--encoder", type=Path, help="also write a text encoder that knows the words: a folder")
@@ -283,6 +306,8 @@ def main(words: Sequence[str] | None = None) -> int:
         _check(found)
         derived.check_out(found.out)
         manifest = datasets.load(found.dataset, found.root)
+        if found.split is not None:
+            manifest = of_split(manifest, found.split)
         if found.videos is not None:
             manifest = first_videos(manifest, found.videos)
         without = left_out(manifest, found.missing, found.seed)

@@ -2,12 +2,16 @@
 
 import math
 from collections import Counter
+from dataclasses import fields
 from itertools import pairwise
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline import gathering
 from pipeline.asr import Cues
 from pipeline.gathering import LATEST, NEGATIVE, NO_LENGTH, NO_START, UNSORTED, gather, in_order
 from pipeline.merging import MOMENT, Limits, Merged, merge, merge_all
@@ -250,6 +254,16 @@ def test_many_videos_at_once_are_merged_as_one_by_one(many: list[Cues], limit: L
     texts = [clip.text for clips in alone for clip in clips]
     assert found.told.tolist() == [bool(text) for text in texts]
     assert found.text.decode() == "".join(f"{text}\0" for text in texts if text)
+
+
+@given(st.lists(videos | plain_videos, max_size=6), st.integers(0, 40))
+def test_batches_are_gathered_as_one(many: list[Cues], together: int) -> None:
+    with mock.patch.object(gathering, "_TOGETHER", together):
+        found = gather(many)
+    whole = gather(many)
+    for field in fields(whole):
+        one, all_ = getattr(found, field.name), getattr(whole, field.name)
+        assert np.array_equal(one, all_) if isinstance(all_, np.ndarray) else one == all_
 
 
 @given(videos, limits)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
 
 from pipeline.records import Caption, Clip, Manifest, Part, Step, Video
 from pipeline.report import verify
@@ -93,6 +95,30 @@ def test_a_caption_is_in_the_rows_of_its_span_and_not_elsewhere(tmp_path):
     for number, row in enumerate(found):
         texts = [text for text, span in ((one, range(2, 5)), (two, range(5, 8))) if number in span]
         assert is_sum(row, f"{one} {two}", *texts), number  # the paragraph is about the whole video
+
+
+def test_one_split_alone_is_planted_and_written(tmp_path):
+    one, two = "A man jumps.", "The dog barks at him"
+    root = activitynet(tmp_path, train={"v_a": told(10.0, (2, 5, one), (5, 8, two))})
+    out = run("activitynet", root, *CLEAN, "--split", "grounding")
+    for number, row in enumerate(rows(out, "v_a")):
+        assert is_sum(row, *(text for text, span in ((one, range(2, 5)), (two, range(5, 8))) if number in span)), number
+    with Features.open(out) as features:
+        assert {name.split("/")[0] for name in features.parts_of_splits()} == {"grounding"}
+    assert verify(out) == []
+
+
+def test_an_encoder_that_knows_the_words_points_where_they_are_planted(tmp_path):
+    root = activitynet(tmp_path, train={"v_a": told(10.0, (2, 5, "A man jumps"), (5, 8, "dog barks, dog!"))})
+    run("activitynet", root, "--encoder", str(tmp_path / "encoder"))
+    tokens, encoder = (kind.from_pretrained(tmp_path / "encoder") for kind in (AutoTokenizer, AutoModel))
+    encoder.eval()
+    for text, other in (("the man JUMPS", "dog barks"), ("dog barks", "the man JUMPS")):
+        with torch.no_grad():
+            found = encoder(**tokens(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+        found /= np.linalg.norm(found)
+        assert found @ meaning(text) > 0.9
+        assert abs(found @ meaning(other)) < 0.4
 
 
 def test_a_concept_is_of_length_1_and_made_of_words_that_mean_something():
@@ -274,6 +300,7 @@ def test_the_same_command_makes_the_same_bytes_of_rows(tmp_path):
         (["coin", "--missing", "1.5"], "--missing 1.5: expected a share, 0 to 1"),
         (["coin", "--rate", "0"], "--rate 0.0: expected rows in a second, more than 0, at most 100"),
         (["coin", "--videos", "0"], "--videos 0: expected 1 or more"),
+        (["coin", "--split", "dev"], "--split dev: coin has "),
     ],
 )
 def test_a_wrong_input_is_a_line_and_code_2(words, message, tmp_path, monkeypatch, capsys):
