@@ -224,12 +224,13 @@ def zero_shot(
     """Return logits without any training: the cosine of each second and each step's text, the threshold for background.
 
     Rows and texts come from one space, such as a model's of `train`; text 0 is step 1. A second is of the step it is
-    most like if their cosine is above the threshold, else background.
+    most like if their cosine is above the threshold, else background. Rows have length 1, or are averages of such:
+    their likeness to a text is then the average of the cosines, which averages a second's logits over its windows.
 
-    >>> zero_shot(torch.tensor([[2.0, 0.0], [1.0, 1.0]]), torch.eye(2), threshold=0.8).argmax(1).tolist()
+    >>> zero_shot(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2), threshold=0.9).argmax(1).tolist()
     [1, 0]
     """
-    cosine = functional.normalize(rows.float(), dim=1) @ functional.normalize(texts.float(), dim=1).T
+    cosine = rows.float() @ functional.normalize(texts.float(), dim=1).T
     return torch.cat([torch.full_like(cosine[:, :1], threshold), cosine], dim=1)
 
 

@@ -173,7 +173,7 @@ def test_softmax_regression_is_at_its_optimum():
 
 
 def test_zero_shot_by_hand():
-    rows = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [-1.0, 0.0]])
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5**0.5, 0.5**0.5], [-1.0, 0.0]])
     found = zero_shot(rows, torch.tensor([[5.0, 0.0], [0.0, 0.1]]), 0.8)
     assert found.argmax(1).tolist() == [1, 2, 0, 0]
     np.testing.assert_allclose(found[2], [0.8, 0.5**0.5, 0.5**0.5], rtol=1e-6)
@@ -187,6 +187,7 @@ def test_the_threshold_is_the_best_there_is(by, seed):
     texts = torch.randn(3, 4, generator=generator)
     y = torch.randint(0, 4, (60,), generator=generator) * (torch.rand(60, generator=generator) < 0.5)
     rows = torch.randn(60, 4, generator=generator) + texts[(y - 1).clamp(min=0)] * (y > 0)[:, None]
+    rows = torch.nn.functional.normalize(rows, dim=1)
     rows = torch.cat([rows, rows[:10]])  # some cosines are equal
     y = torch.cat([y, y[:5], 0 * y[:5]])
 
@@ -217,6 +218,15 @@ def test_a_video_goes_through_windows_into_accuracies():
     spans = windows(70, 32, 8)
     logits = average([zero_shot(rows[a:b], texts, 0.5).numpy() for a, b in spans], spans)
     assert (logits.argmax(1) == rows.argmax(1).numpy()).all()
+
+
+def test_likeness_to_averaged_rows_is_the_average_of_the_windows_cosines():
+    generator, spans = torch.Generator().manual_seed(0), windows(70, 32, 8)
+    parts = [torch.nn.functional.normalize(torch.randn(b - a, 4, generator=generator), dim=1) for a, b in spans]
+    texts = torch.randn(3, 4, generator=generator)
+    together = torch.from_numpy(average([one.numpy() for one in parts], spans))
+    cosines = average([zero_shot(one, texts, 0.5).numpy() for one in parts], spans)
+    np.testing.assert_allclose(zero_shot(together, texts, 0.5), cosines, atol=1e-6)
 
 
 def test_the_share_of_background_in_coin(shared):

@@ -1,8 +1,8 @@
 """Action segmentation: `train segment`, which step every second of a video belongs to (COIN).
 
 A linear head on the frozen rows of training videos, or a checkpoint's likeness of each second to the text of each step;
-`train/segments.py` has both, and what is measured. A head is linear: averaging its logits where windows overlap is
-the same as averaging the features it reads, which `train/whole.py` does. By text the cosine is that of the average.
+`train/segments.py` has both, and what is measured. Both are linear, in the features and in features of length 1:
+averaging logits where windows overlap is the same as averaging what they are of, which `train/whole.py` does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from pipeline.errors import BadDataset, BadSetting
 from pipeline.store import Features
@@ -46,6 +47,8 @@ class Source:
     trained: Trained | None
     windows: Windows
     device: torch.device
+    unit: bool
+    """Whether rows are made of length 1 before windows are averaged."""
 
     @property
     def kind(self) -> torch.dtype:
@@ -87,7 +90,7 @@ def segment(
     `where`: feature file, checkpoint whose encoder makes its rows, streams. `name`: of the split.
     """
     with ExitStack() as stack:
-        source = _source(where, windows, device, stack)
+        source = _source(where, windows, device, settings.zero_shot, stack)
         names = {0: "background", **names_of(source.features)}
         classes = 1 + max(names)
         train_clips, test_clips, parts = _clips(source.features, name, settings)
@@ -109,7 +112,11 @@ def segment(
 
 
 def _source(
-    where: tuple[Path | None, Path | None, tuple[str, ...]], windows: Windows, device: str, stack: ExitStack
+    where: tuple[Path | None, Path | None, tuple[str, ...]],
+    windows: Windows,
+    device: str,
+    unit: bool,
+    stack: ExitStack,
 ) -> Source:
     features, path, streams = where
     if path is not None:
@@ -119,11 +126,12 @@ def _source(
             raise BadSetting("--streams: the checkpoint takes those it was trained on; leave it out")
         if device != "auto":
             raise BadSetting(f"--device {device}: the checkpoint's run has one, {trained.run.fit.device}; leave it out")
-        return Source(trained.features, trained.run.data.streams, trained, windows, device_of(trained.run.fit.device))
+        kind = device_of(trained.run.fit.device)
+        return Source(trained.features, trained.run.data.streams, trained, windows, kind, unit)
     if features is None:
         raise BadSetting("--features is needed, or a --checkpoint that has one")
     there = stack.enter_context(Features.open(features))
-    return Source(there, streams_in(there, streams), None, windows, device_of(device))
+    return Source(there, streams_in(there, streams), None, windows, device_of(device), unit)
 
 
 def _clips(
@@ -172,7 +180,7 @@ def _rows(source: Source, videos: Videos) -> Iterator[Tensor]:
     every: Iterable[NDArray[np.float64]] = (raw.double().numpy() for raw in videos)
     if source.trained is not None:
         seen = sight(source.trained.run, videos.rate, source.windows)
-        every = windowed(source.trained, videos, seen, lambda _, tokens: tokens)
+        every = windowed(source.trained, videos, seen, lambda _, x: normalize(x, dim=-1) if source.unit else x)
     for x in every:
         yield torch.from_numpy(by_second(x, videos.rate)).to(source.kind)
 
