@@ -85,21 +85,29 @@ def _token_bands(bench: Bench, at: str) -> list[Band]:
     ]
 
 
+CASCADES: dict[str, tuple[Any, float]] = {
+    "random": ("random", 0.0), "hard": ("hard", 0.0), "hard after 40 %": ("hard", 0.4),
+}  # fmt: skip
+"""How negatives are picked, and the share of the steps in which they are picked by chance before."""
+
+
 def cascade(bench: Bench) -> list[Band]:
-    """World B: hard negatives for the fusion against as many by chance."""
+    """World B: hard negatives for the fusion against as many by chance, from the first step on or later."""
     bands = []
     every: dict[str, Any] = {"L1+L3": ("L1", "L3"), "L1+L2+L3": ("L1", "L2", "L3")}
     for name, parts in every.items():
         for seed in range(bench.seeds):
-            for how in ("random", "hard"):
-                trained = bench.train(World(name="B", seed=seed), replace(PER_ROW, parts=parts, cascade=how))
+            for how, (picks, start) in CASCADES.items():
+                settings = replace(PER_ROW, parts=parts, cascade=picks, start=start, negatives=4)
+                trained = bench.train(World(name="B", seed=seed), settings)
                 found, corpus = trained.scores(*trained.test), trained.test[0]
                 early = found["fused"] - found["later"]
                 levels = {"S1": found["early"], "S1+.5S2": early, "S3": found["later"], "all": found["fused"]}
                 bench.add(f"B {name}, {how}", seed, {k: first(v, corpus) for k, v in levels.items()})
-        for level in ("S3", "all"):
-            values = paired(*(bench.of(f"B {name}, {how}", level) for how in ("hard", "random"))).differences
-            bands.append(Band(f"B: R@1 of {level}, {name}: cascade - random", values, 0.75))
+        for how in list(CASCADES)[1:]:
+            for level in ("S3", "all"):
+                values = paired(bench.of(f"B {name}, {how}", level), bench.of(f"B {name}, random", level)).differences
+                bands.append(Band(f"B: R@1 of {level}, {name}: {how} - random", values, 0.75))
     return bands
 
 

@@ -24,8 +24,8 @@ from workflows.worlds import World
 
 log = logging.getLogger("planted")
 
-STEPS = {"tiny": {"A": 300, "B": 600, "C": 600, "D": 300}, "small": {"A": 1500, "B": 3000, "C": 3000, "D": 1500}}
-PAIRS = {"A": 64, "B": 16, "C": 32, "D": 64}
+STEPS = {"tiny": {"A": 300, "B": 500, "C": 600, "D": 300}, "small": {"A": 1500, "B": 3000, "C": 3000, "D": 1500}}
+PAIRS = {"A": 64, "B": 32, "C": 32, "D": 64}
 """Pairs in a batch."""
 
 

@@ -25,6 +25,9 @@ class Taco:
     cascade: Literal["hard", "random", "all"] = "hard"
     """How these are picked: by the scores of L1 and L2, whichever are trained (by chance if neither is), by chance, or
     all there are in the batch."""
+    start: float = 0.0
+    """Share of the steps in which negatives are picked by chance before the cascade picks hard ones; the paper says
+    nothing of one. Scores of a model that has learnt nothing know no hard ones."""
     aggregate: Literal["mean", "sum"] = "mean"
     """The words' part of that score: their mean by idf, or their sum (the paper's word)."""
     directions: Literal["both", "text"] = "both"

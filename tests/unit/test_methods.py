@@ -113,6 +113,21 @@ def test_a_batch_of_one_and_captions_without_words_of_interest(
         assert float(parts["loss"].detach()) == pytest.approx(0, abs=1e-6)  # nobody to be told from
 
 
+@torch.no_grad()
+def test_the_cascade_picks_by_chance_before_its_start(file: Path) -> None:
+    hard, random = Taco(negatives=2, tau=3.0), Taco(negatives=2, tau=3.0, cascade="random")
+    model, batch = made(file, hard)
+
+    def loss(settings: Taco, step: int) -> float:
+        at = dataclasses.replace(batch, step=(step, 10))
+        return float(taco.losses(model, at, settings, torch.Generator().manual_seed(5))["L3"])
+
+    late = dataclasses.replace(hard, start=0.4)
+    assert loss(hard, 0) == loss(hard, 9) != loss(random, 0) == loss(random, 9)
+    assert [loss(late, step) == loss(random, 0) for step in range(10)] == [True] * 4 + [False] * 6
+    assert loss(late, 4) == loss(hard, 0)
+
+
 def test_a_whole_models_gradients_are_those_of_differences(file: Path) -> None:
     """Cascade, L2's maximum and the fusion in chunks, by one direction through all parameters of the video side."""
     s = Taco(negatives=2, tau=5.0, fusion_chunk=3)

@@ -9,7 +9,7 @@ L2's scores are fused: the cascade (3.3). Where the paper is silent, the choices
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +118,7 @@ def losses(model: Model, batch: Batch, settings: Taco, generator: torch.Generato
         across = early
         if columns is not rows:
             across = _early_columns(model, s, batch, (text, my_video), columns * sentence)
-        found["L3"] = _fused(model, s, text, video, _picks((early, across), own, s, generator), own)
+        found["L3"] = _fused(model, s, text, video, _picks((early, across), own, _now(s, *batch.step), generator), own)
     total = sum(part * (s.token_weight if name == "L2" else 1.0) for name, part in found.items())
     return {"loss": torch.as_tensor(total), **found}
 
@@ -176,6 +176,11 @@ def _early_columns(model: Model, s: Taco, batch: Batch, both: tuple[_Encoded, _E
     words = _Words.of(batch.texts.weights * ("L2" in s.parts), text.tokens)
     found = _scaled_words(model, s, words.tokens, video)
     return cascade_scores(columns, found, words.owner, words.weights, s.aggregate)
+
+
+def _now(s: Taco, step: int, steps: int) -> Taco:
+    """Return the settings as they are at a step: with hard negatives, or still with those by chance."""
+    return replace(s, cascade="random") if s.cascade == "hard" and step < s.start * steps else s
 
 
 def _picks(early: tuple[Tensor, Tensor], own: Tensor, s: Taco, generator: torch.Generator) -> tuple[Tensor, Tensor]:
