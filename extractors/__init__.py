@@ -9,7 +9,7 @@ from typing import cast
 
 from extractors.spec import Extractor, ExtractorError, Preset
 
-_NOT_EXTRACTORS = {"__init__", "spec", "preprocess", "weights", "checkpoints", "embed"}
+_NOT_EXTRACTORS = {"__init__", "spec", "preprocess", "weights", "checkpoints", "fitting", "catalogue", "embed"}
 
 
 def names() -> list[str]:

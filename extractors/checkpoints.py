@@ -19,7 +19,7 @@ _WRAPPERS = ("state_dict", "model_state", "model_state_dict")
 def read(path: Path) -> dict[str, Tensor]:
     """Return the tensors in `path` by name: plain, or under `state_dict` or `model_state`, without `module.`.
 
-    Reads torch's formats, tensors only, and safetensors (by suffix). Raises ExtractorError for anything else.
+    Reads torch's formats, tensors only, and safetensors, whatever the name. Raises ExtractorError for anything else.
     """
     content = _open(path)
     for wrapper in _WRAPPERS:
@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Tensor]:
 
 def _open(path: Path) -> Any:
     try:
-        if path.suffix == ".safetensors":
+        if _is_safetensors(path):
             from safetensors.torch import load_file
 
             return load_file(path)
@@ -45,6 +45,12 @@ def _open(path: Path) -> Any:
         raise ExtractorError(f"cannot read {path}: {error.strerror}") from None
     except Exception as error:  # noqa: BLE001 (a damaged file can break the reader anywhere)
         raise ExtractorError(_why_unreadable(path, error)) from None
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Tell by the first bytes: the length of a JSON object, then the object."""
+    with path.open("rb") as file:
+        return file.read(9)[8:] == b"{"
 
 
 def _why_unreadable(path: Path, error: Exception) -> str:

@@ -14,13 +14,22 @@ from extractors.preprocess import pad_row, to_input
 from extractors.spec import ExtractorError, Preset
 
 Row = NDArray[np.float32]
+_LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def network(preset: Preset, found: weights.Found, device: str | torch.device = "cpu") -> nn.Module:
-    """Return the preset's network with the weights `found`, on `device`, frozen and in eval mode."""
-    net = weights.make(preset, found)
-    layout = torch.channels_last if preset.frames == 1 else torch.channels_last_3d
-    return net.to(device=device, memory_format=layout).eval().requires_grad_(False)  # type: ignore[call-overload,no-any-return]
+def network(
+    preset: Preset, found: weights.Found, device: str | torch.device = "cpu", compiled: bool = False
+) -> nn.Module:
+    """Return the preset's network with the weights `found`, on `device`, frozen and in eval mode.
+
+    `compiled`: by torch.compile with the weights as constants, at the first batch of each frame size. It takes a C++
+    compiler and a minute, and pays off after some hundreds of rows; rows differ in their last bits.
+    """
+    net = weights.make(preset, found).to(device=device).eval().requires_grad_(False)
+    for parameter in net.parameters():
+        if parameter.ndim in _LAYOUTS:  # that of `to_input`; a network may have convolutions of both kinds
+            parameter.data = parameter.data.contiguous(memory_format=_LAYOUTS[parameter.ndim])
+    return torch.compile(net, dynamic=False, options={"freezing": True}) if compiled else net  # type: ignore[return-value]
 
 
 class Batcher:
@@ -50,7 +59,7 @@ class Batcher:
         """
         frames = pad_row(frames, self._preset.frames)
         if frames.shape not in self._waiting:
-            self._waiting[frames.shape] = [], np.zeros((self._batch, *frames.shape), np.uint8)
+            self._waiting[frames.shape] = [], self._room((self._batch, *frames.shape))
         tags, batch = self._waiting[frames.shape]
         batch[len(tags)] = frames
         tags.append(tag)
@@ -61,11 +70,17 @@ class Batcher:
         waiting, self._waiting = self._waiting, {}
         return [pair for tags, batch in waiting.values() for pair in self._run(tags, batch)]
 
+    def _room(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        if self._device.type != "cuda":
+            return np.zeros(shape, np.uint8)
+        room: NDArray[np.uint8] = torch.zeros(shape, dtype=torch.uint8, pin_memory=True).numpy()
+        return room  # which a GPU reads by itself
+
     def _run(self, tags: list[Any], batch: NDArray[np.uint8]) -> list[tuple[Any, Row]]:
         return list(zip(tags, self._forward(batch), strict=False))  # rows without a tag are padding
 
     def _forward(self, frames: NDArray[np.uint8]) -> Row:
-        pixels = to_input(torch.from_numpy(frames).to(self._device), self._preset)
+        pixels = to_input(torch.from_numpy(frames).to(self._device, non_blocking=True), self._preset)
         kind = self._device.type
         half = torch.float16 if kind == "cuda" else torch.bfloat16
         # TF32, which cuDNN uses unless told otherwise, keeps ten bits of a float32's mantissa.

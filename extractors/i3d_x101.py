@@ -12,14 +12,17 @@ if TYPE_CHECKING:
 _WEIGHTS = Weights(
     file="resnext101.pth",
     url="https://www.rocq.inria.fr/cluster-willow/amiech/howto100m/models/resnext101.pth",
+    license="MIT",
     note="That link may be dead; resnext-101-kinetics.pth of K. Hara's 3D-ResNets-PyTorch is the same network "
     "and loads as it is.",
+    mib=184.4,
+    mirrors=("https://drive.google.com/drive/folders/1zvl89AgFAApbH0At-gMuZSeQB_LpNP-M",),
 )
 _KINETICS = (110.6, 103.2, 96.3)
 _ACTIVITYNET = (114.7748, 107.7354, 99.4750)
 
 
-def _preset(name: str, mean: tuple[float, float, float], scaler: Scaler, source: str) -> Preset:
+def _preset(name: str, mean: tuple[float, float, float], scaler: Scaler, source: str, differs: str) -> Preset:
     return Preset(
         name=f"i3d_x101:{name}",
         chain=Chain(fps=24, short_side=112, crop=112, scaler=scaler),
@@ -30,6 +33,7 @@ def _preset(name: str, mean: tuple[float, float, float], scaler: Scaler, source:
         scale=1.0,
         batch=1,
         source=source,
+        differs=differs,
     )
 
 
@@ -39,22 +43,24 @@ PRESETS: dict[str, Preset] = {
         _KINETICS,
         "bilinear",
         "The HowTo100M video feature extractor, as it ran on ffmpeg up to 4.2. It subtracts the mean of Kinetics, "
-        "though the network was trained with ActivityNet's (preset `hara`): four grey levels of 255. It "
-        "L2-normalises the rows and stores float16; rows are raw here.",
+        "though the network was trained with ActivityNet's (preset `hara`): four grey levels of 255.",
+        "It L2-normalises the rows and stores float16; rows are raw here.",
     ),
     "howto100m-ffmpeg5": _preset(
         "howto100m-ffmpeg5",
         _KINETICS,
         "bicubic",
         "The HowTo100M video feature extractor on newer ffmpeg, whose filter graphs scale bicubically by default.",
+        "As `howto100m`.",
     ),
     "hara": _preset(
         "hara",
         _ACTIVITYNET,
         "bilinear",
-        "Pixels as the network's author trained and extracted with. His extractor takes frames at the video's own "
-        "rate, from JPEG files, scales with PIL, and drops the last incomplete clip (and a complete last one when "
-        "the frames divide by 16); here 24 frames per second, no JPEG, and the last clip padded with black.",
+        "Pixels as the network's author trained and extracted with: the mean of ActivityNet.",
+        "His extractor takes frames at the video's own rate, from JPEG files, scales with PIL, and drops the last "
+        "incomplete clip (and a complete last one when the frames divide by 16); here 24 frames per second, no JPEG, "
+        "and the last clip padded with black.",
     ),
 }
 

@@ -17,10 +17,11 @@ _WEIGHTS = Weights(
     sha256="394f9c45",
     license="BSD-3-Clause",
     note="It is torchvision's IMAGENET1K_V1.",
+    mib=230.4,
 )
 
 
-def _preset(name: str, chain: Chain, source: str) -> Preset:
+def _preset(name: str, chain: Chain, source: str, differs: str) -> Preset:
     return Preset(
         name=f"resnet152:{name}",
         chain=chain,
@@ -31,6 +32,7 @@ def _preset(name: str, chain: Chain, source: str) -> Preset:
         std=(0.229, 0.224, 0.225),
         batch=2,
         source=source,
+        differs=differs,
     )
 
 
@@ -38,25 +40,28 @@ PRESETS: dict[str, Preset] = {
     "howto100m": _preset(
         "howto100m",
         Chain(fps=1, short_side=224),
-        "The HowTo100M video feature extractor, as it ran on ffmpeg up to 4.2: bilinear scaling, whole frame, no "
-        "crop. It L2-normalises the rows and stores float16; rows are raw here. It adds 1e-8 to the deviations.",
+        "The HowTo100M video feature extractor, as it ran on ffmpeg up to 4.2: bilinear scaling, whole frame, no crop.",
+        "It L2-normalises the rows and stores float16; rows are raw here. It adds 1e-8 to the deviations.",
     ),
     "howto100m-ffmpeg5": _preset(
         "howto100m-ffmpeg5",
         Chain(fps=1, short_side=224, scaler="bicubic"),
-        "The HowTo100M video feature extractor on newer ffmpeg, whose filter graphs scale bicubically by default. "
-        "It moves rows by a third of their spread over a video, against `howto100m`.",
+        "The HowTo100M video feature extractor on newer ffmpeg, whose filter graphs scale bicubically by default.",
+        "As `howto100m`, from which it moves rows by a third of their spread over a video.",
     ),
     "centercrop224": _preset(
         "centercrop224",
         Chain(fps=1, short_side=224, crop=224),
-        "As lighthouse: the HowTo100M chain with a centre crop, so the sides of wide videos are not seen.",
+        "lighthouse: the HowTo100M chain with a centre crop, so the sides of wide videos are not seen.",
+        "It takes one frame for each clip, of 2 seconds unless told otherwise, and L2-normalises; here it is one a "
+        "second, raw.",
     ),
     "resize256": _preset(
         "resize256",
-        Chain(fps=1, short_side=256, crop=224),
-        "The transform published with the weights (short side 256, centre crop 224), at 1 frame per second. It "
-        "scales with PIL; this is ffmpeg's bilinear, which is antialiased too and differs by rounding.",
+        Chain(fps=1, short_side=256, crop=224, corner="even"),
+        "The transform published with the weights (short side 256, centre crop 224), at 1 frame per second.",
+        "It scales with PIL; this is ffmpeg's bilinear, which is antialiased too and differs by rounding. The "
+        "video_features project, which uses it, takes every frame.",
     ),
 }
 

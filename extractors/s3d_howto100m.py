@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,17 +15,37 @@ if TYPE_CHECKING:
 
     from extractors.networks.s3d import S3D
 
-_WEIGHTS = Weights(
-    file="s3d_howto100m.pth",
-    url="https://www.rocq.inria.fr/cluster-willow/amiech/howto100m/s3d_howto100m.pth",
-    license="Apache-2.0",
-    note="That link is known to be dead: ask the authors of S3D_HowTo100M, or someone who has the file.",
+_ADDRESSES = (
+    "https://www.rocq.inria.fr/cluster-willow/amiech/howto100m/",
+    "https://www.di.ens.fr/~miech/S3D_howto100m/",
 )
+_PAGE = "https://github.com/antoine77340/S3D_HowTo100M/issues/14"  # where a user shares both files
+
+
+def _published(file: str, note: str, mib: float) -> Weights:
+    addresses = tuple(address + file for address in _ADDRESSES)
+    return Weights(
+        file=file,
+        url=addresses[0],
+        license="Apache-2.0",
+        note=note,
+        mib=mib,
+        mirrors=(_PAGE,),
+        dead=addresses,
+    )
+
+
+_WEIGHTS = _published(
+    "s3d_howto100m.pth",
+    "Its older address is dead too: ask the authors of S3D_HowTo100M, or someone who has the file.",
+    119.2,
+)
+DICTIONARY = _published("s3d_dict.npy", "The words of the text tower, for `read_dictionary`.", 5.6)
 _MIXED, _EMBEDDING = Output("mixed_5c", 1024), Output("video_embedding", 512)
 _SLOTS = 16  # words of a text; training used 20 and evaluation 30, the published PyTorch tower 16
 
 
-def _preset(name: str, chain: Chain, frames: int, outputs: tuple[Output, ...], source: str) -> Preset:
+def _preset(name: str, chain: Chain, frames: int, outputs: tuple[Output, ...], source: str, differs: str) -> Preset:
     return Preset(
         name=f"s3d_howto100m:{name}",
         chain=chain,
@@ -33,6 +54,7 @@ def _preset(name: str, chain: Chain, frames: int, outputs: tuple[Output, ...], s
         weights=_WEIGHTS,
         batch=1,
         source=source,
+        differs=differs,
     )
 
 
@@ -42,8 +64,9 @@ PRESETS: dict[str, Preset] = {
         Chain(fps=16, short_side=224, crop=224),
         16,
         (_MIXED, _EMBEDDING),
-        "The UniVL feature extractor on ffmpeg up to 4.2: one row a second. It L2-normalises; rows are raw here. The "
-        "recipe of the released HowTo100M S3D features was never published; this gives their shape.",
+        "The UniVL feature extractor on ffmpeg up to 4.2: one row a second.",
+        "It L2-normalises; rows are raw here. The recipe of the released HowTo100M S3D features was never published; "
+        "this gives their shape.",
     ),
     "univl-ffmpeg5": _preset(
         "univl-ffmpeg5",
@@ -51,23 +74,41 @@ PRESETS: dict[str, Preset] = {
         16,
         (_MIXED, _EMBEDDING),
         "The UniVL feature extractor on newer ffmpeg, whose filter graphs scale bicubically by default.",
+        "As `univl`.",
     ),
     "milnce32": _preset(
         "milnce32",
         Chain(fps=10, short_side=224, crop_first=True),
         32,
         (_EMBEDDING, _MIXED),
-        "As trained: 32 frames at 10 per second, the centre square cut in the video's own pixel format and then "
-        "scaled. The authors evaluate on the mean of four such windows a clip; rows here do not overlap.",
+        "As trained: 32 frames at 10 per second, the centre square cut in the video's own pixels and then scaled.",
+        "The authors evaluate on the mean of four such windows a clip; rows here do not overlap.",
     ),
-    "videoclip30": _preset(
-        "videoclip30",
-        Chain(fps=30, short_side=224, crop=224),
-        30,
-        (_EMBEDDING, _MIXED),
-        "The VideoCLIP extractor: 30 frames a row. WARNING: at 30 frames the fixed padding of the pools is not the "
-        "padding the network was trained with, which moves features by about 2 per cent; use it only to match "
-        "VideoCLIP's models. It L2-normalises in training but not in inference; rows are raw here.",
+    "videoclip30": replace(
+        _preset(
+            "videoclip30",
+            Chain(fps=30, short_side=224, crop=224),
+            30,
+            (_EMBEDDING, _MIXED),
+            "The VideoCLIP extractor: 30 frames a row.",
+            "It L2-normalises in training but not in inference; rows are raw here.",
+        ),
+        warning="at 30 frames the fixed padding of the pools is not the padding the network was trained with, which "
+        "moves features by about 2 per cent; use it only to match VideoCLIP's models",
+    ),
+    "coot": replace(
+        _preset(
+            "coot",
+            Chain(fps=16, short_side=256, crop_first=True, scaler="bicubic"),
+            32,
+            (_EMBEDDING, _MIXED),
+            "COOT's HowTo100M features: 32 frames at 16 per second, a row every 16 frames, the centre square cut and "
+            "then scaled to 256; where frames are short, the video's last 32 again, so the last two rows are one.",
+            "It writes the frames as JPEG and reads them back; here they are not. Of a video of 32 frames or fewer it "
+            "sees the first 16 alone, here all, padded with black.",
+        ),
+        stride=16,
+        tail="last",
     ),
 }
 

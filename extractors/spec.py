@@ -32,18 +32,30 @@ class Chain:
     short_side: int
     """The short side in pixels after scaling; the long side is `int(long * short_side / short)`."""
     crop: int | None = None
-    """Side of the square centre crop at `int((side - crop) / 2)`, or None for the whole frame."""
+    """Side of the square centre crop, or None for the whole frame."""
     scaler: Scaler = "bilinear"
     crop_first: bool = False
     """Crop the largest centred square in the video's own pixel format, then scale it to `short_side`."""
+    stretch: tuple[int, int] | None = None
+    """Scale every picture to this (width, height), whatever its shape; None keeps its shape, by `short_side`."""
+    corner: Literal["even"] | None = None
+    """Where the crop begins when half a pixel is over: None, before it; 'even', at the even one (torchvision)."""
 
     def scaled(self, width: int, height: int) -> tuple[int, int]:
         """Return (width, height) after scaling a `width` x `height` picture, before the crop."""
+        if self.stretch is not None:
+            return self.stretch
         if self.crop_first:
             return self.short_side, self.short_side
         if height >= width:
             return self.short_side, int(height * self.short_side / width)
         return int(width * self.short_side / height), self.short_side
+
+    def crop_from(self, width: int, height: int) -> tuple[int, int]:
+        """Return (left, top) of the centre crop of a scaled `width` x `height` picture."""
+        assert self.crop is not None
+        cut = round if self.corner == "even" else int
+        return cut((width - self.crop) / 2), cut((height - self.crop) / 2)
 
     def frame_size(self, width: int, height: int) -> tuple[int, int]:
         """Return (width, height) of the frames this chain gives for a `width` x `height` picture."""
@@ -72,6 +84,14 @@ class Weights:
     """What a user who has not got the file should know, for example that the link is dead."""
     package: str = ""
     """`PACKAGE/FOLDER` of an installed Python package that carries the file."""
+    mib: float | None = None
+    """Size in MiB as the publisher states it, or four bytes for each parameter; None: unknown."""
+    mirrors: tuple[str, ...] = ()
+    """Other people's addresses, of the file or of a page that has it; only `pipeline weights fetch` tries them."""
+    dead: tuple[str, ...] = ()
+    """The publisher's addresses that no longer answer, `url` among them where that is one."""
+    hub: str = ""
+    """`OWNER/MODEL` of the model hub that transformers loads from: its cache and local folders are looked in too."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +112,17 @@ class Preset:
     """Pixels are divided by this before `mean` is subtracted: 255 gives [0, 1], 1 keeps 0-255."""
     batch: int = 4
     """Rows in one forward pass on a CPU; eight times as many on a GPU."""
+    stride: int | None = None
+    """Frames from one row's first to the next row's; None: `frames`, so that rows do not overlap."""
+    tail: Literal["last"] | None = None
+    """What the end of a video gives where a row lacks frames: None, black after them; 'last', the video's last
+    `frames` once more for each row (COOT)."""
     source: str = ""
-    """Where the choices come from, and what is known to differ."""
+    """Where the choices come from."""
+    differs: str = ""
+    """What is known to differ from the rows of that source; empty where nothing is."""
+    warning: str = ""
+    """What a user must be told at each extraction; empty where nothing."""
 
     @property
     def extractor(self) -> str:
@@ -101,9 +130,14 @@ class Preset:
         return self.name.partition(":")[0]
 
     @property
+    def step(self) -> int:
+        """Frames from one row's first to the next row's."""
+        return self.stride or self.frames
+
+    @property
     def rows_per_second(self) -> float:
-        """Rows per second of video: windows do not overlap."""
-        return self.chain.fps / self.frames
+        """Rows per second of video."""
+        return self.chain.fps / self.step
 
     @property
     def streams(self) -> tuple[tuple[str, int], ...]:
@@ -112,13 +146,14 @@ class Preset:
         return ((self.name, first.dim), *((f"{self.name}+{o.layer}", o.dim) for o in others))
 
     def rows(self, frames: int) -> int:
-        """Return how many rows `frames` sampled frames make; the last one is padded with black."""
-        return -(-frames // self.frames)
+        """Return how many rows `frames` sampled frames make."""
+        return row_count(frames, self.frames, self.stride, self.tail)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the preset as plain values, for the feature file. Batch size does not belong to it."""
+        """Return the preset as plain values, for the feature file. Batch size and prose do not belong to it."""
         values = asdict(self)
-        del values["batch"], values["source"]
+        for prose in ("batch", "source", "differs", "warning"):
+            del values[prose]
         return values
 
 
@@ -139,6 +174,17 @@ class Extractor(Protocol):
     def convert(self, state: dict[str, Any], preset: Preset) -> dict[str, Any]:
         """Return a checkpoint's state dict with this network's key names, less the layers the network leaves out."""
         ...
+
+
+def row_count(sampled: int, frames: int, stride: int | None = None, tail: str | None = None) -> int:
+    """Return how many rows of `frames` frames, `stride` apart, `sampled` frames make: one for each start among them.
+
+    >>> row_count(100, frames=16), row_count(100, frames=16, stride=8), row_count(40, frames=32, stride=16, tail="last")
+    (7, 13, 3)
+    """
+    if tail == "last" and 0 < sampled <= frames:
+        return 1
+    return -(-sampled // (stride or frames))
 
 
 def choose(presets: dict[str, Preset], name: str) -> Preset:

