@@ -24,9 +24,8 @@ Times are as they stand there; null is NaN. A text of null or NaN is empty. A vi
 from __future__ import annotations
 
 import math
-import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
@@ -34,10 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy._core import multiarray, numeric
 
 from pipeline.bigjson import holds_objects, members
 from pipeline.errors import BadDataset
+from pipeline.restricted import unpickle
+from pipeline.shown import shown
 from pipeline.sources import check_id, natural, read_json, read_table
 
 PICKLES = (".pickle", ".pkl")
@@ -157,7 +157,7 @@ def _rows(where: str, video: str, rows: Sequence[Any]) -> Cues:
                 for column, value in zip(columns, (start, end, text), strict=True):
                     column.append(value)
             case _:
-                raise BadDataset(f"{where}: no. {number} is {row!r:.80}; expected text, start and end")
+                raise BadDataset(f"{where}: no. {number} is {shown(row, 80)}; expected text, start and end")
     return _columns(where, video, *columns)
 
 
@@ -168,7 +168,9 @@ def _cues(path: Path, video: str, value: Any) -> Cues:
             return _columns(f"{path}, {video}", video, start, end, text)
         case {"segments": list(rows)}:
             return _rows(f"{path}, {video}", video, rows)
-    raise BadDataset(f"{path}, {video}: is {value!r:.60}; expected an object with start, end and text, or segments")
+    raise BadDataset(
+        f"{path}, {video}: is {shown(value, 60)}; expected an object with start, end and text, or segments"
+    )
 
 
 def _columns(where: str, video: str, start: Any, end: Any, text: Any) -> Cues:
@@ -188,7 +190,7 @@ def _times(where: str, values: list[Any]) -> list[float]:
         return values
     if not kinds <= {float, int, type(None)}:
         odd = next(value for value in values if not isinstance(value, (float, int, type(None))) or value is True)
-        raise BadDataset(f"{where}: {odd!r:.60} for a time; expected seconds")
+        raise BadDataset(f"{where}: {shown(odd, 60)} for a time; expected seconds")
     try:
         return [math.nan if value is None else float(value) for value in values]
     except OverflowError as error:
@@ -200,17 +202,16 @@ def _texts(where: str, values: list[Any]) -> list[str]:
         return values
     texts = ["" if value is None or value != value else value for value in values]  # noqa: PLR0124 - NaN is not itself
     if odd := [text for text in texts if not isinstance(text, str)]:
-        raise BadDataset(f"{where}: {odd[0]!r:.60} for a text; expected text")
+        raise BadDataset(f"{where}: {shown(odd[0], 60)} for a text; expected text")
     return texts
 
 
 def _pickled(path: Path) -> Iterator[Cues]:
     try:
-        with path.open("rb") as file:
-            videos = _Unpickler(file).load()
+        videos = unpickle(path)
     except OSError as error:
         raise BadDataset(f"cannot read {path}: {error.strerror}") from error
-    except _DAMAGE as error:
+    except ValueError as error:
         raise BadDataset(f"{path}: not a whole pickle ({error}); download it again") from error
     if not isinstance(videos, dict) or not all(isinstance(video, str) for video in videos):
         raise BadDataset(f"{path}: expected a dict of videos")
@@ -225,38 +226,3 @@ def _plain(column: Any) -> Any:
     if isinstance(column, list):
         return [value.item() if isinstance(value, np.generic) else value for value in column]
     return column
-
-
-_DAMAGE = (
-    pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError,
-    OverflowError, MemoryError,
-)  # fmt: skip
-
-
-def _latin1(text: str, encoding: str) -> bytes:
-    """Stand in for `codecs.encode`, by which old pickles hold bytes."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes as {encoding!r:.20}")
-    return text.encode("latin1")
-
-
-_ARRAYS: dict[tuple[str, str], Callable[..., Any]] = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    **{(f"numpy.{core}.multiarray", name): getattr(multiarray, name)
-       for core in ("core", "_core") for name in ("_reconstruct", "scalar")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): vars(numeric)["_frombuffer"] for core in ("core", "_core")},
-    ("_codecs", "encode"): _latin1,
-}  # fmt: skip
-
-
-class _Unpickler(pickle.Unpickler):
-    """Refuses all but plain values and numpy arrays. A subclass, as the library has no other way to say that."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ARRAYS:
-            raise pickle.UnpicklingError(
-                f"it holds {module}.{name}, but only dicts, lists, texts, numbers and numpy arrays are taken: "
-                "convert it"
-            )
-        return _ARRAYS[module, name]

@@ -31,8 +31,10 @@ _SLICE = 1.0
 """Seconds of one wait. A longer absence (a suspended job) counts as one slice, so that it is not taken for a hang."""
 _STILL = 10.0
 """Seconds for which a frame may stand before its repetitions are made to share their memory."""
-_JUMP = 600.0
+JUMP = 600.0
 """Seconds. A slide may stand for minutes; beyond that the clock is broken, and `fps` would repeat a frame for hours."""
+LONGEST = 12 * 3_600.0
+"""Seconds of a video that are taken. A small file of slides could last for ever."""
 
 
 class Run:
@@ -185,7 +187,8 @@ class Clock:
         self.still = False
         """True when a frame stands for long: a slide."""
         self.jumped = False
-        """True when a frame would stand for hours: the clock is broken. Nothing is counted from there on."""
+        """True when a frame would stand for hours, as the clock is broken, or would end beyond what is taken. Nothing
+        is counted from there on."""
         self._unit = 1e-6
         self.now = 0.0
         """Seconds from the start of the file to the end of the last frame."""
@@ -212,7 +215,7 @@ class Clock:
     def _add(self, pts: float, duration: float) -> None:
         standing = max(duration if self.frames else 0.0, pts - self.now)
         self.still = self.still or max(duration, standing) >= _STILL
-        self.jumped = standing >= _JUMP
+        self.jumped = standing >= JUMP or pts + duration > LONGEST
         if not self.jumped:
             self.frames += 1
             self._start, self.now = min(self._start, pts), max(self.now, pts + duration)

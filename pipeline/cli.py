@@ -13,6 +13,9 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
+from pipeline.cli_formats import COMMANDS
+from pipeline.cli_frames import frames
+from pipeline.cli_weights import weights
 from pipeline.errors import BadSetting, PipelineError
 from pipeline.stages.extract import Extract
 from pipeline.stages.idf import Idf
@@ -28,6 +31,10 @@ app = App(
 )
 run = App(name="run", help="Run one stage.")
 app.command(run)
+app.command(weights)
+app.command(frames)
+for _name, _command in COMMANDS.items():
+    app.command(_command, name=_name)
 
 TAG, IDF, MERGE, HERE = Tag(), Idf(), Merge(), Where()
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
@@ -178,11 +185,18 @@ def _join(files: Annotated[list[Path], Parameter(required=True)], /, *, out: Pat
 
 
 @app.command(name="list")
-def _list(*, json_: Json = False) -> int:
-    """List extractors with their presets, data sets and stages."""
+def _list(*, presets: bool = False, json_: Json = False) -> int:
+    """List extractors with their presets, data sets and stages.
+
+    Parameters
+    ----------
+    presets
+        Only the presets, each with what it sees, where its choices come from, and what differs from that.
+
+    """
     from pipeline import printing
 
-    return printing.print_names(json_)
+    return printing.print_presets(json_) if presets else printing.print_names(json_)
 
 
 @app.command(name="show")

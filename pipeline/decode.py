@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Literal
 
 from extractors.spec import Chain
-from pipeline.child import Frame, Run
+from pipeline.child import JUMP, LONGEST, Frame, Run
 from pipeline.errors import BadVideo
 from pipeline.ffmpeg import Branch, Job
 from pipeline.probe import Probe, last_timestamps
 
 _LOG = logging.getLogger(__name__)
-_LONGEST = 16384
+_LARGEST = 16384
 """Pixels on the long side of a scaled frame; beyond it the picture is a line, and one frame is tens of megabytes."""
 _OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Signals that a decoder does not bring upon itself."""
@@ -58,14 +58,22 @@ class Decoding:
     """There when the iteration is over."""
 
     def __init__(
-        self, path: Path, probe: Probe, chains: Sequence[Chain], *, threads: int = 1, stall: float = 120.0
+        self,
+        path: Path,
+        probe: Probe,
+        chains: Sequence[Chain],
+        *,
+        threads: int = 1,
+        stall: float = 120.0,
+        hwaccel: str = "",
     ) -> None:
         """Prepare to decode for one or more chains, each another.
 
         `threads` are the decoder's, and the filters'. A decoder that gives no sign of life for `stall` seconds,
-        not counting those in which nobody asks for frames, is ended.
+        not counting those in which nobody asks for frames, is ended. `hwaccel` is a GPU, `cuda:N`, that decodes what
+        its decoder knows.
         """
-        self._frames = self._decode(Job(path, probe, threads, stall), chains)
+        self._frames = self._decode(Job(path, probe, threads, stall, hwaccel=hwaccel), chains)
 
     def __iter__(self) -> Iterator[tuple[int, Frame]]:
         """Yield (index of the chain, frame) as they come."""
@@ -85,7 +93,7 @@ class Decoding:
 
 def _first_run(job: Job, chains: Sequence[Chain]) -> Run:
     branches = [Branch(chain, job.probe.width, job.probe.height) for chain in chains]
-    _refuse_lines(branches)
+    refuse_lines(branches)
     return Run(job, branches, [0] * len(branches))
 
 
@@ -106,14 +114,14 @@ def _next_run(run: Run) -> Run | None:
     return None
 
 
-def _refuse_lines(branches: Sequence[Branch]) -> None:
+def refuse_lines(branches: Sequence[Branch]) -> None:
     """Raise BadVideo for a picture whose shape makes the scaled frame absurdly long."""
     for branch in branches:
         scaled = branch.chain.scaled(branch.width, branch.height)
-        if max(scaled) > _LONGEST:
+        if max(scaled) > _LARGEST:
             raise BadVideo(
                 f"aspect ratio {branch.width}:{branch.height}: scaled to {scaled[0]}x{scaled[1]}, "
-                f"over {_LONGEST} pixels"
+                f"over {_LARGEST} pixels"
             )
 
 
@@ -143,9 +151,13 @@ def _judge(run: Run) -> Decoded:
 
 
 def _cut(run: Run) -> str:
+    if run.job.until is not None and run.job.until[1] > LONGEST - JUMP:
+        return f"over {LONGEST / 3600:g} h: the rest was left out"
     if run.job.until is not None:
         return f"timestamps jump after {run.job.until[1]:.1f} s: the rest was left out"
-    return "the first frame's timestamp is far from the start of the file" if run.clock.jumped else ""
+    hours = f"{LONGEST / 3600:g} h"
+    far = f"it stands for over {hours}, or the first frame's timestamp is far from the start of the file"
+    return far if run.clock.jumped else ""
 
 
 def _end(run: Run) -> str:

@@ -72,20 +72,20 @@ def check_out(out: Path, sources: Sequence[Path] = ()) -> None:
 def write(
     out: Path,
     beside: Sequence[Part],
-    stream: NewStream,
+    streams: Sequence[NewStream],
     videos: Iterable[Extracted],
     made: Mapping[str, Writer] = MappingProxyType({}),
 ) -> None:
-    """Write a feature file: what the parts `beside` hold, the tables `made`, and the new stream of `videos`.
+    """Write a feature file: what the parts `beside` hold, the tables `made`, and the new streams of `videos`.
 
     It appears whole or not at all; rows are written in shards of 128 MB beside it, so that memory does not grow.
     """
     attrs = {**beside[0].attrs, **file_attrs(str(beside[0].attrs["dataset"]))}
     with Output(out).owned(), _folder(out.with_name(temporary_name(out.with_suffix(".shards")))) as place:
         parts = list(beside)
-        for number, some in enumerate(_shards(videos, stream.name)):
+        for number, some in enumerate(_shards(videos)):
             path = place / f"shard-{number}.h5"
-            write_shard(path, attrs, {stream.name: stream.head()}, some)
+            write_shard(path, attrs, {stream.name: stream.head() for stream in streams}, some)
             parts.append(read_part(path))
         fold(parts, out, attrs, made)
 
@@ -99,12 +99,12 @@ def _folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _shards(videos: Iterable[Extracted], stream: str) -> Iterator[list[Extracted]]:
+def _shards(videos: Iterable[Extracted]) -> Iterator[list[Extracted]]:
     some: list[Extracted] = []
     size = 0
     for video in videos:
         some.append(video)
-        size += COLUMNS + (video.rows[stream].nbytes if stream in video.rows else 0)
+        size += COLUMNS + sum(rows.nbytes for rows in video.rows.values())
         if size >= SHARD:
             yield some
             some, size = [], 0
@@ -120,7 +120,8 @@ def of_features(
     `rows`: places of videos and their rows. What became of a video in the sources is told of it in the new stream too;
     nothing, if it has no rows because one of the sources never had it.
     """
-    write(out, [without_rows(part) for part in features.parts], stream, _videos(features, stream.name, sources, rows))
+    parts = [without_rows(read_part(part.path)) for part in features.parts]
+    write(out, parts, [stream], _videos(features, stream.name, sources, rows))
 
 
 def _videos(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline import ffmpeg
 from pipeline.errors import BadSetting
 
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -30,6 +33,27 @@ def resolve(device: str) -> str:
     if kind == "cuda" and int(number or 0) >= gpus():
         raise BadSetting(f"--device {device}: this machine has {gpus()} CUDA devices; use --device cpu")
     return device
+
+
+@dataclass(frozen=True)
+class Decoders:
+    """How a worker decodes."""
+
+    count: int = 1
+    """Videos at once."""
+    hwaccel: str = ""
+    """The GPU whose decoder is asked first, as `cuda:N`; empty for none."""
+
+
+ONE_DECODER = Decoders()
+
+
+def decoders(asked: int, hwaccel: str, device: str) -> Decoders:
+    """Return how a worker on `device` decodes; `asked`: videos at once, 0 for what suits the device."""
+    on_gpu = device.startswith("cuda")
+    count = asked or (max(1, len(os.sched_getaffinity(0)) // max(1, gpus())) if on_gpu else 1)
+    wanted = on_gpu and (hwaccel == "cuda" or (hwaccel == "auto" and ffmpeg.accelerates(ffmpeg.program())))
+    return Decoders(count, device if wanted else "")
 
 
 def mine(device: str) -> str:

@@ -11,10 +11,11 @@ from itertools import takewhile
 
 import numpy as np
 
+from pipeline.cutting import Frames
 from pipeline.decode import DecoderKilled
 from pipeline.devices import mine, resolve
 from pipeline.errors import BadVideo
-from pipeline.extraction import Frames, batchers_for, cut
+from pipeline.extraction import batchers_for, cut
 from pipeline.launch import default_workers
 from pipeline.plan import Item, Plan, rows_of
 from pipeline.probe import probe

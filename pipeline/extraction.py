@@ -7,22 +7,24 @@ import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.embed import Batcher, network
 from extractors.spec import ExtractorError, Preset
-from pipeline import ffmpeg
+from pipeline import devices, ffmpeg
+from pipeline.ahead import ahead
+from pipeline.cutting import Cutter, Frames
 from pipeline.decode import Decoded, DecoderKilled, Decoding
-from pipeline.devices import mine
+from pipeline.devices import ONE_DECODER, Decoders, mine
 from pipeline.errors import BadSetting, BadVideo, MissingWeights
+from pipeline.jobs import Job, stream_settings
 from pipeline.layout import StreamHead
 from pipeline.output import Output
-from pipeline.plan import Item, Job, stream_settings
+from pipeline.plan import Item
 from pipeline.probe import Probe, probe
 from pipeline.provenance import file_attrs, versions
 from pipeline.records import Outcome
@@ -33,16 +35,18 @@ from pipeline.store import STATUS, Features
 if TYPE_CHECKING:
     from torch import nn
 
+    from extractors.embed import Batcher
     from pipeline.stages.extract import Extract
 
 TRIES = 2
 """How often a video is decoded when its ffmpeg is killed from outside."""
 
+COMPILER = ("torch._dynamo", "torch._inductor")
+"""Modules whose errors are the compiler's; importing them to name these takes seconds."""
+
 FAILED = STATUS.index("failed")
 LOST = 1_000
 """Videos that failed without their worker, in one shard."""
-
-Frames = NDArray[np.uint8]
 
 
 @dataclass
@@ -65,11 +69,17 @@ def extract(stage: Extract, chunk: Sequence[Item], output: Output) -> list[Outco
     torch.set_num_threads(1)  # the same sums in the same order, whatever the number of workers
     device = mine(stage.device)
     try:
-        done = [_finish(video, stage) for video in embed(chunk, batchers_for(chunk, stage, device))]
+        decoders = devices.decoders(stage.decoders, stage.hwaccel, device)
+        done = [_finish(video, stage) for video in embed(chunk, batchers_for(chunk, stage, device), decoders)]
     except torch.OutOfMemoryError as error:
         raise BadSetting(f"not enough memory on {device} ({str(error)[:80]}); use a smaller --batch") from None
     except ExtractorError as error:
         raise BadSetting(str(error)) from None
+    except RuntimeError as error:
+        if not type(error).__module__.startswith(COMPILER):
+            raise
+        why = str(error).splitlines()[0][:120]
+        raise BadSetting(f"the networks cannot be compiled here ({why}); use --compile no") from None
     heads = stream_heads(_jobs(chunk), stage, device)
     write_shard(output.shard(_name(chunk, heads)), file_attrs(stage.dataset), heads, done)
     return [Outcome(v.video, v.status, v.reason, float(v.columns.get("decoded", 0.0))) for v in done]
@@ -88,14 +98,18 @@ def _name(chunk: Sequence[Item], heads: Mapping[str, StreamHead]) -> str:
 
 @lru_cache(maxsize=8)
 def _network(job: Job, device: str) -> nn.Module:
+    from extractors.embed import network
+
     try:
-        return network(job.preset, job.weights, device)
+        return network(job.preset, job.weights, device, job.compiled)
     except (ExtractorError, OSError) as error:  # the file may be on the client's machine only
         raise MissingWeights(str(error)) from None
 
 
 def batchers_for(chunk: Sequence[Item], stage: Extract, device: str) -> dict[str, Batcher]:
     """Return a batcher for each preset of `chunk`, with its network on `device`."""
+    from extractors.embed import Batcher  # seconds of importing torch, for workers only
+
     return {
         job.preset.name: Batcher(
             job.preset, _network(job, device), _batch(job.preset, stage, device), autocast=stage.autocast
@@ -108,11 +122,14 @@ def _batch(preset: Preset, stage: Extract, device: str) -> int:
     return stage.batch or preset.batch * (8 if device.startswith("cuda") else 1)
 
 
-def embed(chunk: Sequence[Item], batchers: Mapping[str, Batcher]) -> list[Progressing]:
-    """Decode the videos one after the other and run every network on batches filled across them."""
+def embed(
+    chunk: Sequence[Item], batchers: Mapping[str, Batcher], decoders: Decoders = ONE_DECODER
+) -> list[Progressing]:
+    """Decode the videos and run every network on batches filled across them."""
     videos = [Progressing(item) for item in chunk]
-    for number, video in enumerate(videos):
-        for preset, row, frames in _decode(video):
+    rows = ahead([partial(_decode, video, decoders.hwaccel) for video in videos], decoders.count)
+    with closing(rows):
+        for number, (preset, row, frames) in rows:
             _take(videos, preset, batchers[preset].add((number, row), frames))
     for preset, batcher in batchers.items():
         _take(videos, preset, batcher.flush())
@@ -124,21 +141,21 @@ def _take(videos: list[Progressing], preset: str, finished: Any) -> None:
         videos[number].rows.setdefault(preset, {})[row] = values
 
 
-def _decode(video: Progressing) -> Iterator[tuple[str, int, Frames]]:
+def _decode(video: Progressing, hwaccel: str) -> Generator[tuple[str, int, Frames]]:
     """Yield (preset, row number, frames of one row) of a video; note in `video` how it went."""
     try:
         with local(video.item.path) as (path, video.state):
-            yield from _decode_file(video, path)
+            yield from _decode_file(video, path, hwaccel)
     except BadVideo as error:
         video.failure = str(error)
 
 
-def _decode_file(video: Progressing, path: Path) -> Iterator[tuple[str, int, Frames]]:
+def _decode_file(video: Progressing, path: Path, hwaccel: str) -> Iterator[tuple[str, int, Frames]]:
     for _ in range(TRIES):
         try:
             probed = probe(path)
             video.probe = replace(probed, mtime_ns=video.state.mtime) if video.state else probed
-            video.decoded = yield from cut(video.item, path, video.probe)
+            video.decoded = yield from cut(video.item, path, video.probe, hwaccel)
         except DecoderKilled as error:
             video.failure = f"{error} ({TRIES} times)"
             continue
@@ -146,40 +163,18 @@ def _decode_file(video: Progressing, path: Path) -> Iterator[tuple[str, int, Fra
         return
 
 
-def cut(item: Item, path: Path, probed: Probe) -> Generator[tuple[str, int, Frames], None, Decoded]:
+def cut(item: Item, path: Path, probed: Probe, hwaccel: str = "") -> Generator[tuple[str, int, Frames], None, Decoded]:
     """Yield (preset, row number, frames of one row); the last row of each preset may be short of frames."""
     presets = [job.preset for job in item.jobs]
     chains = list(dict.fromkeys(preset.chain for preset in presets))
     cutters = [[Cutter(p) for p in presets if p.chain == chain] for chain in chains]
-    with closing(Decoding(path, probed, chains)) as decoding:
+    with closing(Decoding(path, probed, chains, hwaccel=hwaccel)) as decoding:
         for chain, frame in decoding:
             for cutter in cutters[chain]:
                 yield from cutter.add(frame)
     for cutter in (c for some in cutters for c in some):
-        yield from cutter.flush()
+        yield from cutter.end()
     return decoding.summary
-
-
-class Cutter:
-    """Collects frames until they make a row of one preset."""
-
-    def __init__(self, preset: Preset) -> None:
-        self._preset = preset
-        self._row = 0
-        self._frames: list[Frames] = []
-
-    def add(self, frame: Frames) -> Iterator[tuple[str, int, Frames]]:
-        """Take a frame; yield the row that it completes."""
-        self._frames.append(frame)
-        if len(self._frames) == self._preset.frames:
-            yield from self.flush()
-
-    def flush(self) -> Iterator[tuple[str, int, Frames]]:
-        """Yield the row that is begun, if one is."""
-        if self._frames:
-            yield self._preset.name, self._row, np.stack(self._frames)
-            self._row += 1
-            self._frames = []
 
 
 def _finish(video: Progressing, stage: Extract) -> Extracted:
@@ -256,11 +251,21 @@ def stream_heads(jobs: Sequence[Job], stage: Extract, device: str) -> dict[str, 
     """Return the heads of the streams of `jobs`, without any video yet."""
     none = np.zeros(0)
     dims = {name: dim for job in jobs for name, dim in job.preset.streams}
-    batch = {name: _batch(job.preset, stage, device) for job in jobs for name, _ in job.preset.streams}
+    own = {
+        name: {"batch": _batch(job.preset, stage, device), "compiled": job.compiled}
+        for job in jobs
+        for name, _ in job.preset.streams
+    }
     return {
         name: StreamHead(
             settings=settings,
-            provenance={**versions(), "device": device.partition(":")[0], "threads": 1, "batch": batch[name]},
+            provenance={
+                **versions(),
+                "device": device.partition(":")[0],
+                "threads": 1,
+                **own[name],
+                "hwaccel": devices.decoders(1, stage.hwaccel, device).hwaccel.partition(":")[0],
+            },
             dim=dims[name],
             dtype=np.dtype(stage.dtype),
             count=none.astype(np.int64),

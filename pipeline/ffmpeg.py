@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -22,7 +22,7 @@ import imageio_ffmpeg
 
 from extractors.spec import Chain
 from pipeline.errors import BadSetting
-from pipeline.probe import Probe
+from pipeline.probe import OPENING, Probe
 
 
 def program() -> str:
@@ -57,6 +57,11 @@ def version(program: str) -> str:
     return number[1] if number else name[1]
 
 
+NVDEC = frozenset({"h264", "hevc", "vp8", "vp9", "av1"})
+"""Codecs whose decoders must give the same samples everywhere, by their standards, and that NVDEC knows. MPEG-2 and
+MPEG-4 may be decoded to others: their inverse transform is not fixed to the bit."""
+_PLANAR = frozenset({"yuv420p", "yuv420p10le"})
+"""Pixel formats whose samples NVDEC gives, in another order: as nv12 and p010."""
 Sampling = Literal["early", "late", "first"]
 """Where the `fps` filter stands.
 
@@ -78,6 +83,8 @@ class Job:
     """Seconds without a sign of life after which the program is ended."""
     until: tuple[int, float] | None = None
     """(frames, seconds) after which the video is cut off, because its clock jumps there."""
+    hwaccel: str = ""
+    """The GPU that decodes, `cuda:N`, where its decoder knows the video; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -101,27 +108,89 @@ def command(program: str, job: Job, branches: Sequence[Branch], fds: Sequence[in
 
     `fds[0]` receives the clock, the others the frames of one branch each as packed RGB.
     """
-    source = ffmpeg.input(
-        f"file:{job.path}",
-        hide_banner=None,
-        nostdin=None,
-        loglevel="repeat+level+warning",
-        protocol_whitelist="file",
-        threads=job.threads,
-        filter_complex_threads=job.threads,
-    )[str(job.probe.stream)]
+    source = _source(job)
     if job.until is not None:
         source = _cut(source, *job.until)
     split = source.filter_multi_output("split", len(branches) + 1)
     mode = _mode(version(program))
-    clock = {"f": "framecrc", "c:v": "wrapped_avframe", "enc_time_base": "1:1000000", "flush_packets": 1}
-    outputs = [ffmpeg.output(split[0], f"pipe:{fds[0]}", **clock, **{mode: "passthrough"})]
+    outputs = [_clock(split[0], fds[0], mode)]
     for number, (branch, fd) in enumerate(zip(branches, fds[1:], strict=True), start=1):
         # `cfr` is what the published extractors got without asking: a video that begins late has its first frame
         # repeated from the container's start on, so that row k stands for the same seconds in every video.
         frames = {"f": "rawvideo"} | ({"frames:v": 1} if branch.sampling == "first" else {}) | {mode: "cfr"}
         outputs.append(ffmpeg.output(_filtered(split[number], branch), f"pipe:{fd}", **frames))
     return cast(list[str], ffmpeg.compile(ffmpeg.merge_outputs(*outputs), cmd=program))
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Which frames one run hands out; the times are whole microseconds of its clock."""
+
+    spans: tuple[tuple[int, int], ...]
+    """(first, last) time of the frames, both included, in rising order; without any, the first frame alone."""
+    seek: int | None = None
+    """The time at which to begin, from the start of the file: the clock's zero. Decoding begins at a key frame before
+    it, at times below zero. None: at the start of the file."""
+
+
+def picking(program: str, job: Job, branch: Branch, pick: Pick, fds: Sequence[int]) -> list[str]:
+    """Return the command line that scales and crops chosen frames only, and ends after the last of them.
+
+    `fds` receive the clock and the frames.
+    """
+    seek = {} if pick.seek is None else {"ss": f"{pick.seek / 1e6:.6f}", "noaccurate_seek": None}
+    last = {"end_pts": pick.spans[-1][1] + 1} if pick.spans else {"end_frame": 1}
+    rising = "if(isnan(PREV_OUTPTS),PTS,max(PTS,PREV_OUTPTS))"  # times that go back: as the clock writes them
+    source = _source(job, **seek).filter("settb", "AVTB").filter("setpts", rising).filter("trim", **last)
+    split = source.filter_multi_output("split", 2)
+    mode = _mode(version(program))
+    chosen = split[1].filter("select", "+".join(f"between(pts,{a},{b})" for a, b in pick.spans) or "1")
+    frames = {"f": "rawvideo", mode: "passthrough"}
+    outputs = [
+        _clock(split[0], fds[0], mode),
+        ffmpeg.output(_filtered(chosen, replace(branch, sampling="first")), f"pipe:{fds[1]}", **frames),
+    ]
+    return cast(list[str], ffmpeg.compile(ffmpeg.merge_outputs(*outputs), cmd=program))
+
+
+def _source(job: Job, **seek: str | None) -> Any:
+    """Return the decoded stream of a job."""
+    source = ffmpeg.input(
+        f"file:{job.path}",
+        hide_banner=None,
+        nostdin=None,
+        loglevel="repeat+level+warning",
+        **OPENING,
+        threads=job.threads,
+        filter_complex_threads=job.threads,
+        **seek,
+        **_acceleration(job),
+    )[str(job.probe.stream)]
+    if _acceleration(job):
+        source = source.filter("format", job.probe.pixel_format)  # the order of samples that filters always get
+    return source
+
+
+def _clock(stream: Any, fd: int, mode: str) -> Any:
+    clock = {"f": "framecrc", "c:v": "wrapped_avframe", "enc_time_base": "1:1000000", "flush_packets": 1}
+    return ffmpeg.output(stream, f"pipe:{fd}", **clock, **{mode: "passthrough"})
+
+
+def _acceleration(job: Job) -> dict[str, str]:
+    """Return ffmpeg's options for decoding on a GPU; none for what NVDEC does not decode to the same samples.
+
+    Frames come back to memory, so the filters are those of any other video. ffmpeg itself decodes what the GPU refuses.
+    """
+    if not job.hwaccel or job.probe.codec not in NVDEC or job.probe.pixel_format not in _PLANAR:
+        return {}
+    return {"hwaccel": "cuda", "hwaccel_device": job.hwaccel.partition(":")[2] or "0"}
+
+
+@lru_cache
+def accelerates(program: str) -> bool:
+    """Return whether an ffmpeg program was built to decode on NVIDIA's GPUs."""
+    told = subprocess.run([program, "-hide_banner", "-hwaccels"], capture_output=True, text=True, check=False)
+    return "cuda" in told.stdout.split()
 
 
 def _filtered(stream: Any, branch: Branch) -> Any:
@@ -136,8 +205,7 @@ def _filtered(stream: Any, branch: Branch) -> Any:
     width, height = chain.scaled(branch.width, branch.height)
     stream = stream.filter("scale", width, height, flags=chain.scaler)
     if chain.crop is not None:
-        left, top = int((width - chain.crop) / 2), int((height - chain.crop) / 2)
-        stream = stream.filter("crop", chain.crop, chain.crop, left, top)
+        stream = stream.filter("crop", chain.crop, chain.crop, *chain.crop_from(width, height))
     stream = stream.filter("format", "rgb24")
     return stream.filter("fps", rate, round="near") if branch.sampling == "late" else stream
 

@@ -62,6 +62,8 @@ def _announce(stage: Extract) -> None:
     for job in plan.jobs:
         if job.weights.source == "random":
             log.warning("WARNING: %s has RANDOM weights; its features mean nothing", job.preset.name)
+        if job.preset.warning:
+            log.warning("WARNING: %s: %s", job.preset.name, job.preset.warning)
     log.info(
         "%s: %d videos to extract, %d done before, %d changed on disk, %d without a file",
         stage.dataset, len(plan.items), len(plan.done), plan.changed, len(plan.missing),

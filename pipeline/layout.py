@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.parts import FORMAT
-from pipeline.seals import seal
+from pipeline.seals import STEP, seal
 from pipeline.store import Stream
 
 
@@ -36,7 +36,9 @@ def write_columns(group: h5py.Group, columns: Mapping[str, NDArray[Any]]) -> Non
     """Write a table's columns, text as variable-length UTF-8."""
     for name, values in columns.items():
         if values.dtype == object:
-            group.create_dataset(name, data=values, dtype=h5py.string_dtype())
+            texts = group.create_dataset(name, values.shape, h5py.string_dtype())
+            for begin in range(0, len(values), STEP):  # each text is copied once more on its way
+                texts[begin : begin + STEP] = values[begin : begin + STEP]
         else:
             group.create_dataset(name, data=values)
 
@@ -56,10 +58,11 @@ def _create_stream(group: h5py.Group, head: StreamHead) -> None:
     )
     group.attrs["settings"] = json.dumps(head.settings, sort_keys=True)
     group.attrs["provenance"] = json.dumps(head.provenance, sort_keys=True)
-    group.attrs["rows_per_second"] = head.settings["chain"]["fps"] / head.settings["frames"]
+    step = head.settings.get("stride") or head.settings["frames"]
+    group.attrs["rows_per_second"] = head.settings["chain"]["fps"] / step
     group.attrs["row_seconds"] = head.settings["frames"] / head.settings["chain"]["fps"]
     group.attrs["row_start"] = 0.0
-    group.attrs["l2"] = False
+    group.attrs["l2"] = bool(head.settings.get("l2", False))
     group.attrs["checksum"] = zlib.crc32(head.crc32.tobytes())
 
 

@@ -9,7 +9,8 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,13 @@ def read_column(dataset: h5py.Dataset) -> NDArray[Any]:
     return _strings(dataset) if h5py.check_string_dtype(dataset.dtype) else np.asarray(dataset[()])
 
 
+@lru_cache(maxsize=256)
+def _json(text: str) -> dict[str, Any]:
+    """Return an object that nobody changes: thousands of shards have the same one."""
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
 def _read_stream(group: h5py.Group) -> dict[str, Any]:
     values = group["values"]
     columns = {name: read_column(group[name]) for name in ("offsets", "status", "crc32", "reason")}
@@ -85,8 +93,8 @@ def _read_stream(group: h5py.Group) -> dict[str, Any]:
         "dtype": values.dtype,
         # An array without rows has no place in the file.
         "at": values.id.get_offset() or 0,
-        "settings": json.loads(group.attrs["settings"]),
-        "provenance": json.loads(group.attrs["provenance"]),
+        "settings": _json(group.attrs["settings"]),
+        "provenance": _json(group.attrs["provenance"]),
         **columns,
     }
 
@@ -107,6 +115,13 @@ def read_part(path: Path) -> Part:
             streams={name: _read_stream(file["streams"][name]) for name in file["streams"]},
             tables=tuple(sorted(set(file) - {"videos", "streams"})),
         )
+
+
+def without_columns(part: Part) -> Part:
+    """Return a part without what it says of single videos."""
+    kept = ("dim", "rows", "dtype", "at", "settings", "provenance")
+    streams = {name: {key: stream[key] for key in kept} for name, stream in part.streams.items()}
+    return replace(part, videos={}, streams=streams)
 
 
 @contextmanager

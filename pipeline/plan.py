@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-import extractors
-from extractors import weights
-from extractors.spec import ExtractorError, Preset
+from extractors.spec import Preset
 from pipeline import datasets, remote
-from pipeline.errors import BadDataset, BadSetting, MissingWeights, PresetMismatch, UnknownName
+from pipeline.devices import resolve
+from pipeline.errors import BadDataset, BadSetting, PresetMismatch
+from pipeline.jobs import Job, compiled, jobs, stream_settings
 from pipeline.loading import load
 from pipeline.output import FILES, current
 from pipeline.parts import Part
@@ -32,15 +32,7 @@ FAR_SECONDS = 240.0
 """A guess for videos elsewhere, whose size nobody has asked for yet."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """One preset to extract, with the weights that were found for it."""
-
-    preset: Preset
-    weights: weights.Found
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Item:
     """One video and the presets it lacks."""
 
@@ -70,60 +62,6 @@ class Plan:
     """Videos among the items whose file is not the one that was extracted."""
     wanted: dict[str, dict[str, Any]]
     """Settings of the streams to be made."""
-
-
-def jobs(names: Sequence[str], given: Sequence[str]) -> tuple[Job, ...]:
-    """Return the presets called `names`, with weights from `given` ('NAME=FILE' or 'random'), cache or address."""
-    files = _weight_files(given)
-    try:
-        presets = {preset.name: preset for preset in (extractors.preset(name) for name in names)}
-    except ExtractorError as error:
-        raise UnknownName(str(error)) from None
-    unused = set(files) - {""} - {key for p in presets.values() for key in (p.name, p.extractor)}
-    if unused:
-        raise BadSetting(f"--weights names {', '.join(sorted(unused))}, which --extractor does not")
-    found = []
-    for preset in presets.values():
-        file = files.get(preset.name, files.get(preset.extractor, files.get("")))
-        try:
-            found.append(Job(preset, weights.find(preset, file)))
-        except (ExtractorError, OSError, RuntimeError) as error:
-            raise MissingWeights(str(error)) from None
-    return tuple(found)
-
-
-def _weight_files(given: Sequence[str]) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for text in given:
-        name, equals, file = text.partition("=")
-        if not equals and text != "random":
-            raise BadSetting(f"--weights {text}: expected NAME=FILE, NAME=random or random")
-        files[name if equals else ""] = file if equals else text
-    return files
-
-
-def settings(job: Job, layer: int, dtype: str, autocast: bool) -> dict[str, Any]:
-    """Return all that decides the rows of one stream; rows are comparable only if these are equal."""
-    values = job.preset.as_json()
-    output = values.pop("outputs")[layer]
-    published = values.pop("weights")
-    return {
-        **values,
-        **output,
-        "weights": {"file": published["file"], "sha256": job.weights.sha256 or job.weights.source},
-        "dtype": dtype,
-        "autocast": autocast,
-    }
-
-
-def stream_settings(todo: Sequence[Job], dtype: str, autocast: bool) -> dict[str, dict[str, Any]]:
-    """Return the settings of every stream that `todo` makes."""
-    found = {
-        name: settings(job, layer, dtype, autocast)
-        for job in todo
-        for layer, (name, _) in enumerate(job.preset.streams)
-    }
-    return cast(dict[str, dict[str, Any]], json.loads(json.dumps(found)))  # as they are read back
 
 
 def check_settings(parts: Sequence[Part], wanted: Mapping[str, Mapping[str, Any]]) -> None:
@@ -236,6 +174,7 @@ def make_plan(stage: Extract, output: Output) -> Plan:
     if stage.force:
         parts = _forced(stage, parts, wanted)
     check_settings(parts, wanted)
+    todo = compiled(todo, manifest, stage.compile, resolve(stage.device))
     videos = divide(manifest.videos, stage.limit, stage.part)
     items, missing, changed, done = left(videos, todo, Features(parts), stage.retry_failed)
     if videos and len(missing) == len(videos):
@@ -260,7 +199,7 @@ def check_flags(stage: Extract) -> None:
         "--extractor": (stage.extractor, bool(stage.extractor), "a name or more"),
         "--batch": (stage.batch, stage.batch >= 0, "0 or more"),
         "--limit": (stage.limit, stage.limit is None or stage.limit > 0, "1 or more"),
-        "--chunk-seconds": (stage.chunk_seconds, stage.chunk_seconds > 0, "more than 0"),
+        "--chunk-seconds": (stage.chunk_seconds, stage.chunk_seconds >= 0, "0 or more"),
         "--out": (stage.out, suffix in FILES or not suffix or folder, "a name in .h5, or a folder's without a dot"),
         f"--out {stage.out}": ("is a folder", not (suffix in FILES and folder), "a file, or a name without .h5"),
     }

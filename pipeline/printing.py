@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import extractors
-from extractors.spec import Chain
+from extractors.spec import Chain, Preset
 from pipeline import datasets, stages
 
 FAILURES = 20
@@ -67,9 +67,14 @@ def _presets(extractor: str) -> list[dict[str, Any]]:
             "rows_per_second": preset.rows_per_second,
             "geometry": geometry(preset.chain),
             "scaler": preset.chain.scaler,
+            "step": preset.step,
+            "tail": preset.tail,
+            "pixels": pixels(preset),
             "weights": preset.weights.file,
             "license": preset.weights.license,
             "source": preset.source,
+            "differs": preset.differs,
+            "warning": preset.warning,
         }
         for preset in extractors.get(extractor).PRESETS.values()
     ]
@@ -77,9 +82,25 @@ def _presets(extractor: str) -> list[dict[str, Any]]:
 
 def geometry(chain: Chain) -> str:
     """Return a chain's scaling and crop in words."""
+    if chain.stretch is not None:
+        return (
+            f"stretched to {chain.stretch[0]} x {chain.stretch[1]}, {f'crop {chain.crop}' if chain.crop else 'no crop'}"
+        )
     if chain.crop_first:
         return f"square crop, then {chain.short_side}"
     return f"short side {chain.short_side}, {f'crop {chain.crop}' if chain.crop else 'no crop'}"
+
+
+def sampling(frames: int, fps: float, step: int) -> str:
+    """Return which frames a row sees, in words."""
+    return f"{frames} at {fps:.6g} fps" + (f", every {step}" if step != frames else "")
+
+
+def pixels(preset: Preset) -> str:
+    """Return what is done to a preset's pixels, in words."""
+    if preset.mean == (0.0, 0.0, 0.0) and preset.std == (1.0, 1.0, 1.0):
+        return f"/{preset.scale:g}"
+    return f"/{preset.scale:g} − {preset.mean}, / {preset.std}"
 
 
 def _first_line(thing: Any) -> str:
@@ -97,7 +118,7 @@ def print_names(as_json: bool) -> int:
     for name, rows in found["extractors"].items():
         for row in rows:
             dims = " + ".join(str(dim) for dim in row["streams"].values())
-            frames = f"{row['frames']} at {row['fps']:g} fps"
+            frames = sampling(row["frames"], row["fps"], row["step"])
             rate = f"{row['rows_per_second']:g}"
             presets.add_row(row["preset"], rate, dims, frames, row["geometry"], row["scaler"], row["weights"])
         if not rows:
@@ -108,6 +129,44 @@ def print_names(as_json: bool) -> int:
     for name, line in found["datasets"].items():
         sets.add_row(name, line)
     return _print(presets, sets, f"stages: {', '.join(found['stages'])}")
+
+
+def print_presets(as_json: bool) -> int:
+    """Print every preset with the source of its choices, and what differs from that."""
+    found = {name: _presets(name) for name in extractors.names()}
+    if as_json:
+        return print_json(found)
+    table = Table(title="presets", title_justify="left", show_lines=True)
+    for column, ratio in (("preset", 2), ("what it sees", 3), ("after whom, and what differs", 6)):
+        table.add_column(column, overflow="fold", ratio=ratio)
+    for rows in found.values():
+        for row in rows:
+            dims = ", ".join(f"{stream.partition('+')[2] or 'row'} {dim}" for stream, dim in row["streams"].items())
+            rows_seen = f"{sampling(row['frames'], row['fps'], row['step'])}: {row['rows_per_second']:.4g} rows/s"
+            seen = "; ".join([rows_seen, f"{row['geometry']}, {row['scaler']}", row["pixels"], dims])
+            warning = f"WARNING: {row['warning']}." if row["warning"] else ""
+            differs = f"DIFFERS: {row['differs']}" if row["differs"] else ""
+            table.add_row(row["preset"], seen, "\n".join(filter(None, (row["source"], warning, differs))))
+    return _print(table, "timm:MODEL: any image model of timm, its input from timm")
+
+
+def print_checkpoints(found: list[dict[str, Any]], as_json: bool) -> int:
+    """Print what `extractors.catalogue.facts` says of every checkpoint; addresses stand on lines of their own."""
+    if as_json:
+        return print_json(found)
+    lines = []
+    for row in found:
+        size = f"{row['mib']:.1f} MiB" if row["mib"] else "size unknown"
+        digest = f"sha256 {row['sha256']}" if row["sha256"] else "no sha256 published"
+        here = f"here: {row['path']} ({row['here']})" if row["here"] else "not here"
+        lines += [
+            f"{row['file']}: {size}, licence {row['license'] or 'not stated'}, {digest}; {here}",
+            *(f"    for {', '.join(row['presets'])}" for _ in row["presets"][:1]),
+            *(f"    {one['address']}{' (DEAD)' if one['dead'] else ''}" for one in row["official"]),
+            *(f"    {address} (other people's)" for address in row["mirrors"]),
+            *(f"    {note}" for note in [row["note"]] if note),
+        ]
+    return print_lines([*lines, f"{sum(bool(row['here']) for row in found)} of {len(found)} are here"])
 
 
 def print_features(found: dict[str, Any]) -> int:
@@ -126,11 +185,17 @@ def print_features(found: dict[str, Any]) -> int:
         made = s["provenance"]
         streams.add_row(
             s["name"], str(s["rows"]), str(s["dim"]), s["dtype"], f"{s['rows_per_second']:g}",
-            f"{s['bytes'] / 2**20:.2f}", done, s["settings"]["weights"]["sha256"][:8],
-            f"torch {made.get('torch', '?')}, {made.get('device', '?')}",
+            f"{s['bytes'] / 2**20:.2f}", done, s["settings"]["weights"]["sha256"][:8], _made(made, s["settings"]),
         )  # fmt: skip
     things = [streams] if found["streams"] else ["no streams: captions only"]
     return _print(head, *things, *_parts(found), *_derived(found["tables"]), *_failures(found["failures"]))
+
+
+def _made(made: dict[str, Any], settings: dict[str, Any]) -> str:
+    """Return what a stream was made with, or what it was imported from."""
+    if "imported" in made:
+        return f"imported ({made['imported']['format']}), {'L2-normalised' if settings['l2'] else 'raw'}"
+    return f"torch {made.get('torch', '?')}, {made.get('device', '?')}"
 
 
 def _parts(found: dict[str, Any]) -> list[Any]:

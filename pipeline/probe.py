@@ -6,6 +6,7 @@ duration against the timestamps of all decoded frames.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,12 +24,27 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
-_OPTIONS = {"protocol_whitelist": "file"}
-"""A playlist that calls itself video.mp4 must not open network addresses."""
+MOST_PIXELS = 1 << 26
+"""Of one picture, 8192 x 8192: a file of some kilobytes can claim to hold pictures of gigabytes."""
+_OTHERS = {
+    "concat", "dash", "hls", "image2", "lavfi", "mlv", "rtp", "rtsp", "sap", "sdp", "svg_pipe", "tty", "vobsub",
+    "webm_dash_manifest",
+}  # fmt: skip
+"""Formats that lead to other files: playlists, manifests, names with %d in them; and text, which is no video."""
+OPENING = {
+    "protocol_whitelist": "file",
+    "format_whitelist": ",".join(sorted(av.formats_available - _OTHERS)),
+    "max_pixels": str(MOST_PIXELS),
+}
+"""Options for whoever opens a file: one that calls itself video.mp4 must lead nowhere. What PyAV has not heard of, the
+ffmpeg program does not open either."""
 _TIMEOUT = (30.0, 30.0)
 """Seconds to open the file, and to read from it."""
 _PACKETS = 250
 """Packets tried for a first frame; its only use is the display matrix, so damaged files do without."""
+_SIZELESS = f"no picture size in the file: its parameter sets are missing, or pictures are over {MOST_PIXELS:,} pixels"
+_OFF = 0.5
+"""Seconds by which the first frame may come before or after what the header says."""
 _MATRICES = {
     0: "rgb", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc",
     10: "bt2020c",
@@ -71,10 +87,12 @@ def probe(path: Path) -> Probe:
     try:
         with _open(path) as container:
             stream = _choose(container)
-            rotation = _rotation(container, stream)
+            _check_size(stream)
+            rotation, start = _first(container, stream)
             if not (stream.width and stream.height):
-                raise BadVideo(_sizeless(path))
-            return _probe(container, stream, rotation, (size, mtime_ns))
+                raise BadVideo(_SIZELESS)
+            _check_size(stream)
+            return _probe(container, stream, rotation, start, (size, mtime_ns))
     except (av.FFmpegError, UnicodeError) as error:
         raise BadVideo(_why(path, error)) from error
 
@@ -92,7 +110,7 @@ def last_timestamps(path: Path) -> dict[int, float]:
 
 
 def _open(path: Path) -> InputContainer:
-    return av.open(f"file:{path}", options=_OPTIONS, timeout=_TIMEOUT, metadata_errors="replace")
+    return av.open(f"file:{path}", options=OPENING, timeout=_TIMEOUT, metadata_errors="replace")
 
 
 def _stat(path: Path) -> tuple[int, int]:
@@ -125,19 +143,31 @@ def _has_samples(container: InputContainer, stream: VideoStream) -> bool:
     return "mp4" not in container.format.name or stream.frames > 0 or len(stream.index_entries) > 0
 
 
-def _rotation(container: InputContainer, stream: VideoStream) -> int:
-    """Return the first frame's display rotation in degrees: PyAV shows it on frames only. 0 when none decodes."""
+def _check_size(stream: VideoStream) -> None:
+    if stream.width * stream.height > MOST_PIXELS:
+        raise BadVideo(f"pictures of {stream.width}x{stream.height} pixels: over {MOST_PIXELS:,}")
+
+
+def _first(container: InputContainer, stream: VideoStream) -> tuple[int, float]:
+    """Return the first frame's display rotation in degrees, which PyAV shows on frames only, and its time in seconds.
+
+    0 and what the header says when none decodes.
+    """
+    told = _seconds(stream.start_time, stream)
     stream.codec_context.thread_count = 1
+    stream.codec_context.options = {"max_pixels": OPENING["max_pixels"]}
     size = 0
     for packet in islice(_packets(container, stream), _PACKETS):
         size += packet.size
         if packet.has_sidedata("encryption_info"):
             raise BadVideo("encrypted: its frames cannot be decoded without the key")
         for frame in _decoded(packet):
-            return int(frame.rotation)
+            # The header's time is what is subtracted elsewhere; one that is far from the truth is damage.
+            wrong = frame.time is not None and abs(frame.time - told) > _OFF
+            return int(frame.rotation), frame.time if wrong else told
     if not size:
         raise BadVideo("no frames: the file holds a header only")
-    return 0
+    return 0, told
 
 
 def _packets(container: InputContainer, *streams: VideoStream) -> Iterator[Packet[Any]]:
@@ -153,24 +183,16 @@ def _decoded(packet: Packet[Any]) -> list[Any]:
         return []  # the decoder that counts is ffmpeg's; it will say so too
 
 
-def _sizeless(path: Path) -> str:
-    """Say why a file that opens has no picture size. ffmpeg takes any file called .jpg for a picture."""
-    with path.open("rb") as file:
-        page = file.read(16).lstrip()[:1] == b"<"
-    return "not a video: an HTML or XML page" if page else "no picture size in the file: its parameter sets are missing"
-
-
-def _probe(container: InputContainer, stream: VideoStream, rotation: int, file: tuple[int, int]) -> Probe:
+def _probe(container: InputContainer, stream: VideoStream, rotation: int, start: float, file: tuple[int, int]) -> Probe:
     width, height = stream.width, stream.height
     if abs(rotation) == 90:
         width, height = height, width
-    start = _seconds(stream.start_time, stream)
     duration, alone = _duration(container, stream)
     return Probe(
         stream=stream.index,
         width=width,
         height=height,
-        fps=float(stream.average_rate or 0),
+        fps=max(0.0, float(stream.average_rate or 0)),
         duration=duration,
         alone=alone,
         first_frame=max(0.0, start - (container.start_time or 0) / av.time_base),
@@ -192,10 +214,10 @@ def _duration(container: InputContainer, stream: VideoStream) -> tuple[float | N
 
     Matroska and FLV write the time of the end, counted from zero, where others write a length.
     """
-    if stream.duration:
+    if stream.duration and stream.duration > 0:
         return _seconds(stream.duration, stream), True
     tag = _clock(stream.metadata.get("DURATION", ""))
-    end = tag or (container.duration or 0) / av.time_base
+    end = tag or max(0, container.duration or 0) / av.time_base
     start = _seconds(stream.start_time, stream)
     length = end - start if 0 < start < end else end
     return length or None, tag > 0
@@ -203,10 +225,8 @@ def _duration(container: InputContainer, stream: VideoStream) -> tuple[float | N
 
 def _clock(text: str) -> float:
     """Return the seconds of `HH:MM:SS.fraction`, 0 for anything else."""
-    try:
-        hours, minutes, seconds = (float(part) for part in text.split(":"))
-    except ValueError:
-        return 0.0
+    match = re.fullmatch(r"(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)", text, re.ASCII)
+    hours, minutes, seconds = (float(part) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     return 3600 * hours + 60 * minutes + seconds
 
 
@@ -226,6 +246,8 @@ def _why(path: Path, error: Exception) -> str:
             return "index missing (moov atom not found): truncated download?"
     if head.lstrip()[:1] == b"<":
         return "not a video: an HTML or XML page"
+    if isinstance(error, av.error.ArgumentError):  # what ffmpeg says of a format that is not on the list
+        return "not a video: text, a playlist or another kind of file that would lead to other files"
     return f"not a video: {getattr(error, 'strerror', None) or error}"
 
 

@@ -30,6 +30,11 @@ SHARES = 16
 """Chunks for each worker at least: durations are often guesses, and the last chunk is what others wait for."""
 
 
+SHORTEST, LONGEST, MOST = 120.0, 3600.0, 20_000
+"""Seconds of a chunk, where nobody chose: as short as a kill may cost on a CPU; no more chunks than so many, as each
+leaves a file that every resume opens; and as long as a shard of a few hundred megabytes."""
+
+
 class Item(Protocol):
     """One unit of work."""
 
@@ -49,7 +54,7 @@ class Stage(Protocol):
 
     @property
     def chunk_seconds(self) -> float:
-        """Seconds of video in one chunk."""
+        """Seconds of video in one chunk; 0 for what suits the number of items."""
         ...
 
     def items(self) -> Sequence[Any]:
@@ -143,10 +148,16 @@ def make_chunks(items: Sequence[Any], seconds: float) -> list[Chunk]:
     return [Chunk(tuple(chunk)) for chunk in chunks]
 
 
+def chunk_length(asked: float, total: float, slots: int) -> float:
+    """Return the seconds of a chunk, of `total` in all: those asked for, or what suits; and enough for all workers."""
+    wanted = asked or min(max(SHORTEST, total / MOST), LONGEST)
+    return min(wanted, total / (SHARES * max(1, slots)))
+
+
 def work_through(stage: Stage, items: Sequence[Any], pool: Pool, stop: Stop) -> Iterator[Outcome]:
     """Yield one outcome for each item, until `stop`. Raises PipelineError when the fault is not an item's."""
-    fair = sum(item.seconds for item in items) / (SHARES * max(1, pool.slots()))
-    waiting = deque(make_chunks(items, min(stage.chunk_seconds, fair)))
+    length = chunk_length(stage.chunk_seconds, sum(item.seconds for item in items), pool.slots())
+    waiting = deque(make_chunks(items, length))
     running: dict[int, float] = {}
     strange = Strange()
     while running or (waiting and not stop.why()):

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 SEAL = "seal"
 ROWS = "values"
+Column = Any
+"""A column: an array, or a data set of a file."""
 STEP = 1 << 16
 """Texts that are put together at once."""
 
@@ -56,10 +58,8 @@ def check_columns(group: h5py.Group, columns: Mapping[str, NDArray[Any]]) -> Non
 
 def seal_of(group: h5py.Group) -> int:
     """Return the checksum of a group as it stands there."""
-    from pipeline.parts import read_column
-
     sets = {name: thing for name, thing in group.items() if isinstance(thing, h5py.Dataset) and name != ROWS}
-    return _seal(group, {name: read_column(thing) for name, thing in sets.items()})
+    return _seal(group, sets)
 
 
 def _all_groups(top: h5py.Group) -> list[h5py.Group]:
@@ -68,7 +68,7 @@ def _all_groups(top: h5py.Group) -> list[h5py.Group]:
     return found
 
 
-def _seal(group: h5py.Group, columns: Mapping[str, NDArray[Any]]) -> int:
+def _seal(group: h5py.Group, columns: Mapping[str, Column]) -> int:
     sum_ = _attributes(group)
     for name in sorted(columns):
         sum_ = _column(columns[name], zlib.crc32(name.encode(), sum_))
@@ -92,9 +92,13 @@ def _attributes(group: h5py.Group) -> int:
     return sum_
 
 
-def _column(values: NDArray[Any], sum_: int) -> int:
-    if values.dtype != object:
-        return zlib.crc32(np.ascontiguousarray(values).tobytes(), zlib.crc32(values.dtype.str.encode(), sum_))
+def _column(values: Column, sum_: int) -> int:
+    """Add a column to a sum, a piece at a time: a million texts are a hundred megabytes."""
+    stored = isinstance(values, h5py.Dataset) and h5py.check_string_dtype(values.dtype) is not None
+    texts: Any = values.asstr() if stored else values
+    if not stored and values.dtype != object:
+        whole = np.ascontiguousarray(values[()])
+        return zlib.crc32(whole.tobytes(), zlib.crc32(whole.dtype.str.encode(), sum_))
     for begin in range(0, len(values), STEP):
-        sum_ = zlib.crc32(("\0".join(values[begin : begin + STEP]) + "\0").encode(), sum_)
+        sum_ = zlib.crc32(("\0".join(texts[begin : begin + STEP]) + "\0").encode(), sum_)
     return sum_

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -131,35 +132,39 @@ def fold(
     The tables `made` are written anew.
     """
     with publish(out) as temporary:
-        _write_folded(parts, temporary, attrs, made)
+        features = Features(parts)
+        del parts  # of a million videos, what is read of them and what is made of it would fill a gigabyte together
+        with features:
+            _write_folded(features, temporary, attrs, made)
+        paths = [part.path for part in features.parts]
+        del features
         point("verify.before", out)
-        # Of a million videos, what is above and what is read again here would fill a gigabyte together.
-        _verify_folded(read_part(temporary), parts)
+        _verify_folded(temporary, paths)
 
 
-def _verify_folded(whole: Part, parts: Sequence[Part]) -> None:
+def _verify_folded(whole: Path, parts: Sequence[Path]) -> None:
     """Raise BadFeatureFile when rows are not what they were, naming the part that holds them so, if one does."""
     try:
-        verify_part(whole)
+        verify_part(read_part(whole))
     except BadFeatureFile:
         for part in parts:
-            verify_part(part)
+            verify_part(read_part(part))
         raise
 
 
-def _write_folded(parts: Sequence[Part], path: Path, attrs: Mapping[str, Any], made: Mapping[str, Writer]) -> None:
-    with Features(parts) as features:
-        heads = {name: _head(stream) for name, stream in features.streams.items()}
-        create(path, attrs, features.videos, heads)
-        copy_tables(parts, path, made)
-        places = read_part(path).streams
-        handle = os.open(path, os.O_RDWR)
-        try:
-            os.posix_fallocate(handle, 0, path.stat().st_size)  # a full disk says so here, not half-way
-            for name, stream in features.streams.items():
-                _copy_rows(features, stream, handle, places[name]["at"])
-        finally:
-            os.close(handle)
+def _write_folded(features: Features, path: Path, attrs: Mapping[str, Any], made: Mapping[str, Writer]) -> None:
+    heads = {name: _head(stream) for name, stream in features.streams.items()}
+    create(path, attrs, features.videos, heads)
+    copy_tables(features.parts, path, made)
+    with h5py.File(path, "r") as file:  # an array without rows has no place
+        places = {name: file["streams"][name]["values"].id.get_offset() or 0 for name in heads}
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.posix_fallocate(handle, 0, path.stat().st_size)  # a full disk says so here, not half-way
+        for name, stream in features.streams.items():
+            _copy_rows(features, stream, handle, places[name])
+    finally:
+        os.close(handle)
 
 
 def _head(stream: Stream) -> StreamHead:

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from pipeline.errors import BadDataset
+from pipeline.shown import shown
 
 VIDEO_SUFFIXES = (
     ".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".3g2", ".ts", ".mts",
@@ -28,6 +29,10 @@ VIDEO_SUFFIXES = (
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and the lone surrogates that stand for bytes of a file name that are not UTF-8."""
+LONGEST_ID = 1_000
+"""Characters."""
+LARGEST_MEMBER = 256 << 20
+"""Bytes that a member of a zip may have when it is unpacked: a thousandth of that can claim to be more."""
 
 
 def natural(text: str) -> tuple[tuple[str | int, ...], str]:
@@ -43,10 +48,10 @@ def tidy(text: str) -> str:
 
 def check_id(name: str, where: str) -> str:
     """Return `name` if it can be an id. Raises BadDataset, beginning with `where`, if it is empty or would escape."""
-    if not name or CONTROL.search(name) or name.startswith("/") or ".." in name.split("/"):
+    if not 0 < len(name) <= LONGEST_ID or CONTROL.search(name) or name.startswith("/") or ".." in name.split("/"):
         raise BadDataset(
-            f"{where}: {name!r} cannot be a video id: expected UTF-8 text without control characters, "
-            "not empty, no '/' in front and no '..'; rename it"
+            f"{where}: {shown(name)} cannot be a video id: expected UTF-8 text without control characters, "
+            f"not empty, up to {LONGEST_ID:,} characters, no '/' in front and no '..'; rename it"
         )
     return name
 
@@ -157,6 +162,8 @@ def _read_member(path: Path, member: str) -> bytes:
             matches = sorted(name for name in archive.namelist() if PurePosixPath(name).name == member)
             if not matches:
                 raise BadDataset(f"{path}: no {member} in this zip, only: {', '.join(archive.namelist())[:200]}")
+            if (size := archive.getinfo(matches[0]).file_size) > LARGEST_MEMBER:
+                raise BadDataset(f"{path}: {member} is {size:,} bytes; expected {LARGEST_MEMBER:,} at most, unpack it")
             return archive.read(matches[0])
     except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise BadDataset(f"{path}: this zip is cut off or damaged ({error}); download it again") from error
@@ -221,16 +228,19 @@ def read_text(path: Path) -> str:
 
 def _need_columns(where: str, present: Sequence[str], required: Sequence[str]) -> None:
     missing = [column for column in required if column not in present]
+    there = tidy(", ".join(map(str, present[:20])))[:200] or "none"
     if missing:
-        there = ", ".join(map(str, present)) or "none"
         raise BadDataset(f"{where}: no column '{missing[0]}'; there are: {there}; expected: {', '.join(required)}")
     if len(set(present)) < len(present):
-        raise BadDataset(f"{where}: a column name stands twice among: {', '.join(present)}; rename one")
+        raise BadDataset(f"{where}: a column name stands twice among: {there}; rename one")
 
 
 def _names(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for row, line in enumerate(map(str.strip, read_lines(path)), start=1):
-        name = unquote(urlsplit(line).path) if "://" in line else line
+        try:
+            name = unquote(urlsplit(line).path) if "://" in line else line
+        except ValueError as error:
+            raise BadDataset(f"{path}, row {row}: {shown(line, 100)} is no address: {error}") from error
         if line:
             yield row, {"video_id": PurePosixPath(name).stem, "path": line}
 

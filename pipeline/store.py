@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import PresetMismatch, unknown
 from pipeline.opened import Opened
-from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_column, read_part, readable
+from pipeline.parts import VIDEO_COLUMNS, Part, part_files, read_column, read_part, readable, without_columns
 from pipeline.sampling import row_range, row_ranges
 from pipeline.seals import check_columns
 
@@ -57,7 +57,7 @@ class Stream:
     @property
     def rows_per_second(self) -> float:
         """Rows in a second of video."""
-        return float(self.settings["chain"]["fps"]) / int(self.settings["frames"])
+        return float(self.settings["chain"]["fps"]) / int(self.settings.get("stride") or self.settings["frames"])
 
 
 class Features:
@@ -68,13 +68,13 @@ class Features:
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self.parts = list(parts)
-        self.videos = _video_table(self.parts)
-        self.index = {video: i for i, video in enumerate(self.videos["id"])}
+        self.index, places = _index(parts)
+        self.videos = _video_table(parts, self.index, places)
         self.streams = {
-            name: _merge_stream(name, self.parts, self.videos, self.index)
-            for name in dict.fromkeys(name for part in self.parts for name in part.streams)
+            name: _merge_stream(name, parts, self.videos, places)
+            for name in dict.fromkeys(name for part in parts for name in part.streams)
         }
+        self.parts = [without_columns(part) for part in parts]  # these are here now, and may be of a million videos
         self._opened = Opened(self.parts)
 
     @classmethod
@@ -195,15 +195,24 @@ def _columns(group: h5py.Group) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _video_table(parts: Sequence[Part]) -> dict[str, NDArray[Any]]:
-    ids = list(dict.fromkeys(video for part in parts for video in part.videos["id"]))
-    index = {video: i for i, video in enumerate(ids)}
-    table: dict[str, NDArray[Any]] = {"id": np.asarray(ids, dtype=object)}
+def _index(parts: Sequence[Part]) -> tuple[dict[str, int], list[NDArray[np.int32]]]:
+    """Return the place of each video, and for each part the places of its own ones."""
+    index: dict[str, int] = {}
+    places = []
+    for part in parts:
+        ids = part.videos["id"]
+        places.append(np.fromiter((index.setdefault(video, len(index)) for video in ids), np.int32, len(ids)))
+    return index, places
+
+
+def _video_table(
+    parts: Sequence[Part], index: dict[str, int], places: Sequence[NDArray[np.int32]]
+) -> dict[str, NDArray[Any]]:
+    table: dict[str, NDArray[Any]] = {"id": np.fromiter(index, object, len(index))}
     for name, empty in VIDEO_COLUMNS.items():
         kind = object if isinstance(empty, str) else np.float64 if isinstance(empty, float) else np.int64
-        table[name] = np.full(len(ids), empty, dtype=kind)
-    for part in parts:
-        at = np.asarray([index[video] for video in part.videos["id"]], dtype=np.int64)
+        table[name] = np.full(len(index), empty, dtype=kind)
+    for part, at in zip(parts, places, strict=True):
         use = _stamped(part.videos)
         # A failure of one stream does not blank what another stream's decoding told of the same file.
         use &= ~(_same_source(part.videos, table, at) & (part.videos["decoded"] == 0) & (table["decoded"][at] > 0))
@@ -218,22 +227,28 @@ def _stamped(videos: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
 
 
 def _same_source(
-    videos: dict[str, NDArray[Any]], table: dict[str, NDArray[Any]], at: NDArray[np.int64]
+    videos: dict[str, NDArray[Any]], table: dict[str, NDArray[Any]], at: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     size, mtime = (videos[name] == table[name][at] for name in ("source_size", "source_mtime"))
     return np.asarray(size & mtime)
 
 
-def _merge_stream(name: str, parts: Sequence[Part], videos: dict[str, NDArray[Any]], index: dict[str, int]) -> Stream:
+def _is_imported(stream: dict[str, Any]) -> bool:
+    """Return whether rows came without the files that they are of: nobody can know whether these have changed."""
+    return "imported" in stream["settings"]
+
+
+def _merge_stream(
+    name: str, parts: Sequence[Part], videos: dict[str, NDArray[Any]], places: Sequence[NDArray[np.int32]]
+) -> Stream:
     """Put a stream's parts together. Rows of a file that has changed since are as good as missing."""
     holding = [number for number, part in enumerate(parts) if name in part.streams]
     _check_equal(name, [parts[number] for number in holding])
     made = next((parts[n] for n in holding if parts[n].streams[name]["rows"]), parts[holding[0]])
-    stream = _empty_stream(name, made.streams[name], len(index))
+    stream = _empty_stream(name, made.streams[name], len(videos["id"]))
     for number in holding:
-        part, found = parts[number], parts[number].streams[name]
-        at = np.asarray([index[video] for video in part.videos["id"]], dtype=np.int64)
-        said = np.flatnonzero((found["status"] != 0) & _same_source(part.videos, videos, at))
+        part, found, at = parts[number], parts[number].streams[name], places[number]
+        said = np.flatnonzero((found["status"] != 0) & (_same_source(part.videos, videos, at) | _is_imported(found)))
         to = at[said]
         stream.part[to] = number
         stream.first[to] = found["offsets"][:-1][said]

@@ -27,7 +27,7 @@ from pipeline.sources import check_id, natural, tidy
 
 SUFFIXES = (".srt", ".vtt")
 
-_TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})(?:[.,](\d{1,9}))?"
+_TIME = r"(?:(\d{1,6}):)?(\d{1,2}):(\d{2})(?:[.,](\d{1,9}))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?", re.ASCII)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _NO_CUES = re.compile(r"(NOTE|STYLE|REGION)(\s|$)")

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from pipeline.layout import create, write_columns
 from pipeline.parts import VIDEO_COLUMNS, Part, read_column
 from pipeline.publish import publish
-from pipeline.records import Manifest
+from pipeline.records import Caption, Clip, Manifest, Video
 from pipeline.seals import reseal, seal
 
 log = logging.getLogger(__name__)
@@ -67,22 +68,30 @@ def _texts(values: Iterable[str]) -> NDArray[np.object_]:
     return np.asarray(list(values), dtype=object)
 
 
+def _places(ids: Iterable[str], table: Sequence[Video | Clip | Caption]) -> NDArray[np.int64]:
+    """Return where in a table the records with these ids stand."""
+    named = iter(ids)
+    first = next(named, None)
+    if first is None:
+        return np.zeros(0, np.int64)
+    index = {record.id: place for place, record in enumerate(table)}
+    return np.fromiter((index[id_] for id_ in chain([first], named)), np.int64)
+
+
 def _spans(manifest: Manifest) -> dict[str, Columns]:
     """Return clips, captions and their windows; references are positions in the other table."""
-    video = {v.id: i for i, v in enumerate(manifest.videos)}
-    clip = {c.id: i for i, c in enumerate(manifest.clips)}
     windows = [(i, start, end) for i, c in enumerate(manifest.captions) for start, end in c.windows]
     return {
         "clips": {
             "id": _texts(c.id for c in manifest.clips),
-            "video": np.asarray([video[c.video] for c in manifest.clips], np.int64),
+            "video": _places((c.video for c in manifest.clips), manifest.videos),
             "start": np.asarray([c.start for c in manifest.clips], np.float64),
             "end": np.asarray([np.nan if c.end is None else c.end for c in manifest.clips], np.float64),
             "label": _texts(c.label for c in manifest.clips),
         },
         "captions": {
             "id": _texts(c.id for c in manifest.captions),
-            "clip": np.asarray([clip[c.clip] for c in manifest.captions], np.int64),
+            "clip": _places((c.clip for c in manifest.captions), manifest.clips),
             "text": _texts(c.text for c in manifest.captions),
         },
         "windows": {
@@ -95,12 +104,11 @@ def _spans(manifest: Manifest) -> dict[str, Columns]:
 
 def _labels(manifest: Manifest) -> dict[str, Columns]:
     """Return steps, tasks, and the ids that were brought into another form."""
-    clip = {c.id: i for i, c in enumerate(manifest.clips)}
     renamed = [(i, v.original) for i, v in enumerate(manifest.videos) if v.original]
     return {
         "steps": {
             "id": _texts(s.id for s in manifest.steps),
-            "clip": np.asarray([clip[s.clip] for s in manifest.steps], np.int64),
+            "clip": _places((s.clip for s in manifest.steps), manifest.clips),
             "label": _texts(s.label for s in manifest.steps),
             "number": np.asarray([s.number for s in manifest.steps], np.int64),
             "start": np.asarray([s.start for s in manifest.steps], np.float64),
@@ -121,6 +129,8 @@ def _labels(manifest: Manifest) -> dict[str, Columns]:
 
 def _parts(manifest: Manifest) -> dict[str, Columns]:
     """Return SPLIT/PART to the positions of its clips and captions."""
+    if not manifest.splits:
+        return {}
     clip = {c.id: i for i, c in enumerate(manifest.clips)}
     caption = {c.id: i for i, c in enumerate(manifest.captions)}
     return {

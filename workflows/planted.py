@@ -82,7 +82,7 @@ def write(world: World, out: Path) -> None:
         videos = (_extracted(video.id, some) for video, some in zip(manifest.videos, rows, strict=True))
         known = _truth(made, captions)
         truths = {"planted": lambda group: write_columns(group, known)}
-        derived.write(whole, [read_part(tables)], _stream(world), videos, truths)
+        derived.write(whole, [read_part(tables)], [_stream(world)], videos, truths)
         _write_words(whole, [*captions, *(one.words for one in moments)], TAGS[world.interest])
         with publish(out) as temporary:
             shutil.copyfile(whole, temporary)

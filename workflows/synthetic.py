@@ -234,7 +234,7 @@ def write(manifest: Manifest, out: Path, planting: Planting, without: frozenset[
     with tempfile.TemporaryDirectory() as place:
         tables = Path(place) / "tables.h5"
         write_tables(tables, file_attrs(manifest.dataset), manifest)
-        derived.write(out, [read_part(tables)], _stream(planting), _extracted(manifest, planting, without))
+        derived.write(out, [read_part(tables)], [_stream(planting)], _extracted(manifest, planting, without))
 
 
 def _extracted(manifest: Manifest, planting: Planting, without: frozenset[str]) -> Iterator[Extracted]:

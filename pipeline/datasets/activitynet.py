@@ -41,6 +41,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, INVERTED, KEPT, SWAPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shown import shown
 from pipeline.sources import check_id, files_of_parts, find_media, natural, need_folder, read_json, read_text
 
 HINT = "train.json, val_1.json and val_2.json of ActivityNet Captions, and the videos v_….mp4 in videos/"
@@ -116,6 +117,7 @@ def _read(part: str, file: Path) -> Iterator[_Told]:
     if not isinstance(data, dict) or not data:
         raise BadDataset(f"{file}: expected an object of videos; download it again")
     for video, record in data.items():
+        check_id(video, f"{file}")
         match record:
             case {"duration": int() | float() as seconds, "timestamps": list(spans), "sentences": list(texts)} if (
                 0 < seconds < math.inf and len(spans) == len(texts) > 0
@@ -125,11 +127,11 @@ def _read(part: str, file: Path) -> Iterator[_Told]:
                 moments = (None,)
         if None in moments:
             raise BadDataset(
-                f"{file}: {video} is {record!r:.200}; expected duration (seconds), timestamps (list of [start, end], "
+                f"{file}: {video} is {shown(record)}; expected duration (seconds), timestamps (list of [start, end], "
                 "seconds from 0) and as many sentences (list of texts)"
             )
         told = tuple(moment for moment in moments if moment)
-        yield _Told(part, check_id(video, f"{file}"), round(seconds, 6), told)
+        yield _Told(part, video, round(seconds, 6), told)
 
 
 def _moment(span: Any, text: Any) -> tuple[float, float, str] | None:

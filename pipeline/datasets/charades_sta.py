@@ -64,8 +64,8 @@ UNLISTED = "valid_videos.txt does not name it"
 UNKNOWN = "in valid_videos.txt but not in the annotations"
 
 PARTS = ("train", "test")
-_LINE = re.compile(r"(\S+) (\d+(?:\.\d+)?) (\d+(?:\.\d+)?)##(.*)", re.ASCII)
-_LENGTH = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_LINE = re.compile(r"(\S+) (\d{1,9}(?:\.\d+)?) (\d{1,9}(?:\.\d+)?)##(.*)", re.ASCII)
+_LENGTH = re.compile(r"\d{1,9}(?:\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

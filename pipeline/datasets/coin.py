@@ -33,6 +33,7 @@ Order: videos by id, steps by time. A csv file whose last line has no end is an 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Clip, Manifest, Part, Step, Video
+from pipeline.shown import shown
 from pipeline.sources import (
     annotation_folders,
     check_id,
@@ -51,6 +53,7 @@ from pipeline.sources import (
     need_folder,
     read_json,
     read_lines,
+    tidy,
     whole_ones,
 )
 
@@ -65,6 +68,7 @@ EXPECTED: dict[str, dict[str, int]] = {
 IN_A_ROW = "same step label twice in a row"
 
 _PARTS = {"training": "train", "testing": "test"}
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +143,10 @@ def _json(file: Path) -> Iterator[tuple[str, _Row]]:
                 "annotation": list(steps),
             } if duration > 0 and subset in _PARTS:
                 found = tuple(_step(f"{file}: {name}: annotation[{n}]", step) for n, step in enumerate(steps))
-                yield name, _Row(_PARTS[subset], float(duration), label, found)
+                yield name, _Row(_PARTS[subset], float(duration), tidy(label), found)
             case _:
                 raise BadDataset(
-                    f"{file}: {name} is {record!r:.150}; expected duration (seconds), class (text), subset "
+                    f"{file}: {name} is {shown(record, 150)}; expected duration (seconds), class (text), subset "
                     f"({', '.join(_PARTS)}), annotation (a list); download it again"
                 )
 
@@ -153,10 +157,10 @@ def _step(where: str, record: Any) -> tuple[float, float, int, str]:
             "id": str() | int() as number,
             "segment": [int() | float() as start, int() | float() as end],
             "label": str(label),
-        } if start >= 0 and end >= 0 and str(number).isdecimal():
+        } if start >= 0 and end >= 0 and _NUMBER.fullmatch(str(number)):
             return float(start), float(end), int(number), label
     raise BadDataset(
-        f"{where} is {record!r:.150}; expected id (a number), segment ([start, end], seconds), label (text); "
+        f"{where} is {shown(record, 150)}; expected id (a number), segment ([start, end], seconds), label (text); "
         "download it again"
     )
 
@@ -166,7 +170,7 @@ def _csv(file: Path) -> Iterator[tuple[str, _Row]]:
     first: dict[str, tuple[str, float]] = {}
     for row, line in enumerate(read_lines(file, ended=True), start=1):
         name, duration, step = _fields(f"{file}, row {row}", line)
-        video = check_id(PurePosixPath(name).stem, f"{file}, row {row}")
+        video = check_id(PurePosixPath(check_id(name, f"{file}, row {row}")).stem, f"{file}, row {row}")
         if first.setdefault(video, (name, duration)) != (name, duration):
             raise BadDataset(
                 f"{file}, row {row}: {name} of {duration:g} s, but {first[video][0]} of {first[video][1]:g} s in "
@@ -186,7 +190,7 @@ def _fields(where: str, line: str) -> tuple[str, float, tuple[float, float, int,
         duration, start, end = map(float, times)
     except ValueError:
         raise BadDataset(f"{where}: {line!r:.100}; expected FILE NUMBER SECONDS START END") from None
-    if not (number.isdecimal() and all(0 <= time < math.inf for time in (duration, start, end)) and duration):
+    if not (_NUMBER.fullmatch(number) and all(0 <= time < math.inf for time in (duration, start, end)) and duration):
         raise BadDataset(f"{where}: {line!r:.100}; expected a number from 0, and seconds from 0")
     return name, duration, (start, end, int(number) + 1, str(int(number) + 1))
 

@@ -145,9 +145,9 @@ def _blocks(file: Path, primary: bool) -> Iterator[Task]:
             continue
         (row, name), *rest = block
         match [text for _, text in rest]:
-            case [title, _, count, texts] if name.isdecimal() and count.isdecimal():
+            case [title, _, count, texts] if name.isdecimal():
                 steps = tuple(tidy(text) for text in texts.split(","))
-                if len(steps) == int(count) and all(steps):
+                if str(len(steps)) == count.lstrip("0") and all(steps):
                     yield Task(name, tidy(title), steps, primary)
                     continue
         raise BadDataset(

@@ -44,6 +44,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shown import shown
 from pipeline.sources import (
     VIDEO_SUFFIXES,
     check_id,
@@ -161,10 +162,11 @@ def _read(part: str, file: Path) -> Iterator[_Row]:
         row = _row(part, record)
         if row is None:
             raise BadDataset(
-                f"{file}: [{number}] is {record!r:.200}; expected annotation_id (integer), video, description (texts), "
+                f"{file}: [{number}] is {shown(record)}; expected annotation_id (integer), video, description (texts), "
                 f"num_segments (1 to {MOST}) and times (list of [first, last] from 0)"
             )
-        check_id(row.video, f"{file}: [{number}]")
+        for name in (row.video, row.name):
+            check_id(name, f"{file}: [{number}]")
         yield row
 
 

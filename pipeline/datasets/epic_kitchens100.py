@@ -91,7 +91,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
     """
     folder, tables = _find(need_folder(root, HINT))
     odd = Oddities()
-    rows = _ordered([row for part, file in tables.items() for row in _rows(file, part)], folder)
+    rows = _ordered([row for part, file in tables.items() for row in _rows(file, part)], tables)
     notes = [note for part, file in tables.items() for note in _sentences(folder, part, file, rows, odd)]
     kept = {row.id: row for row in rows if odd.span(row.id, row.start, row.end)}
     _list_spans(list(kept.values()), odd)
@@ -161,16 +161,18 @@ def _check_list(where: str, text: str) -> None:
         )
 
 
-def _ordered(rows: Sequence[_Row], folder: Path) -> list[_Row]:
+def _ordered(rows: Sequence[_Row], tables: Mapping[str, Path]) -> list[_Row]:
     """Return the rows by video and time. Raises BadDataset for what stands twice or in two parts."""
     parts: dict[str, str] = {}
     for row in rows:
         if parts.setdefault(row.video, row.part) != row.part:
-            raise BadDataset(f"{folder}: video {row.video} is in train and in test, narration {row.id}; keep one")
+            file = tables[row.part]
+            raise BadDataset(f"{file}: video {row.video} is in train and in test, narration {row.id}; keep one")
     ids: set[str] = set()
     for row in rows:
         if row.id in ids:
-            raise BadDataset(f"{folder}: narration {row.id} stands twice in the {row.part} table; keep one")
+            file = tables[row.part]
+            raise BadDataset(f"{file}: narration {row.id} stands twice in the {row.part} table; keep one")
         ids.add(row.id)
     return sorted(rows, key=lambda row: (natural(row.video), row.start, row.end, natural(row.id)))
 

@@ -55,6 +55,7 @@ from pipeline.errors import BadDataset
 from pipeline.oddities import Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 from pipeline.remote import place
+from pipeline.shown import shown
 from pipeline.sources import CONTROL, TABLES, check_id, natural, read_table, tidy, walk
 
 HINT = "a folder of videos, a pattern like 'x/*.mp4', a .txt list, or a table: video_id,path[,start,end,caption,split]"
@@ -208,7 +209,7 @@ def _row(table: Path, number: int, record: Mapping[str, Any]) -> _Row:
         _text(f"{where}: {column}", record.get(column)) for column in ("video_id", "path", "caption", "split")
     )
     if CONTROL.search(path + split):
-        raise BadDataset(f"{where}: control characters in path {path!r} or split {split!r}; remove them")
+        raise BadDataset(f"{where}: control characters in path {path!r:.100} or split {split!r:.100}; remove them")
     start = _seconds(f"{where}: start", record.get("start")) or 0.0
     end = _seconds(f"{where}: end", record.get("end"))
     if end is not None and start >= end:
@@ -220,7 +221,7 @@ def _text(where: str, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise BadDataset(f"{where} is {value!r:.100}; expected text")
+        raise BadDataset(f"{where} is {shown(value, 100)}; expected text")
     return str(value)
 
 
@@ -232,7 +233,7 @@ def _seconds(where: str, value: Any) -> float | None:
     except (TypeError, ValueError):
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise BadDataset(f"{where} is {value!r:.100}; expected seconds, a number of 0 or more, or nothing")
+        raise BadDataset(f"{where} is {shown(value, 100)}; expected seconds, a number of 0 or more, or nothing")
     return seconds
 
 
@@ -247,8 +248,8 @@ def _videos(table: Path, rows: Sequence[_Row]) -> tuple[Video, ...]:
         other = first.setdefault(row.video, row)
         if other.path != row.path:
             raise BadDataset(
-                f"{table}, row {row.number}: the path of video {row.video} is {row.path!r}, but {other.path!r} in row "
-                f"{other.number}; give the same in all its rows"
+                f"{table}, row {row.number}: the path of video {row.video} is {row.path!r:.100}, but "
+                f"{other.path!r:.100} in row {other.number}; give the same in all its rows"
             )
     return tuple(
         Video(row.video, place(table.parent, row.path, f"{table}, row {row.number}")) for row in first.values()
@@ -284,8 +285,8 @@ def _parts(table: Path, rows: Sequence[_Row], captions: Sequence[tuple[Caption, 
         other = first.setdefault(row.clip, row)
         if other.split != row.split:
             raise BadDataset(
-                f"{table}, row {row.number}: clip {row.clip} has split {row.split!r}, but {other.split!r} in row "
-                f"{other.number}; a clip is in one part"
+                f"{table}, row {row.number}: clip {row.clip} has split {row.split!r:.100}, but "
+                f"{other.split!r:.100} in row {other.number}; a clip is in one part"
             )
     clips_of: dict[str, list[str]] = {row.split: [] for row in first.values()}
     captions_of: dict[str, list[str]] = {row.split: [] for row in first.values()}

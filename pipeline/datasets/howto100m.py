@@ -45,7 +45,7 @@ from pipeline.asr import Cues, has_stop_words, stream
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import check_id, find_media, natural, need_folder, read_table
+from pipeline.sources import check_id, find_media, natural, need_folder, read_table, tidy
 
 HINT = (
     "HowTo100M_v1.csv or lists of ids such as htm_holdout_vid.txt, captions such as raw_caption.json, "
@@ -130,7 +130,7 @@ def _folder(root: Path) -> Path:
 
 def _first(folder: Path, pattern: str) -> Path | None:
     """Return what goes by that name, whole ones first. Raises BadDataset where that is not clear."""
-    found = sorted(path for path in folder.glob(pattern) if path.is_dir() != bool(path.suffix))
+    found = sorted(path for path in folder.glob(pattern) if path.exists() and path.is_dir() != bool(path.suffix))
     whole = [path for path in found if "head" not in path.name and "subset" not in path.name]
     if len(whole or found) > 1:
         names = ", ".join(path.name for path in whole or found)
@@ -152,7 +152,7 @@ def _cues(source: Path | None) -> tuple[dict[str, Cues], list[str]]:
         return {}, ["captions: none beside the lists"]
     warning = f"WARNING: {source.name} has no stop words: what was said is not whole; prefer raw_caption.json"
     paths = source.iterdir() if source.is_dir() else [source]
-    if any(size > LARGEST for size in accumulate(path.stat().st_size for path in paths)):
+    if any(size > LARGEST for size in accumulate(path.stat().st_size for path in paths if path.exists())):
         note = f"captions: {source.name} is larger than {LARGEST >> 20} MB: pipeline run merge makes clips of it"
         return {}, [note, *([warning] if source.name.startswith("caption") and source.is_file() else [])]
     found: dict[str, Cues] = {}
@@ -195,7 +195,7 @@ def _once(rows: Iterable[tuple[str, _Row]], file: Path, odd: Oddities) -> dict[s
 def _table(file: Path) -> Iterator[tuple[str, _Row]]:
     _check_end(file)
     for row, record in read_table(file, ("video_id", "task_id")):
-        yield check_id(record["video_id"], f"{file}, row {row}"), _Row(record["task_id"])
+        yield check_id(record["video_id"], f"{file}, row {row}"), _Row(tidy(record["task_id"]))
 
 
 def _holdout(file: Path) -> Iterator[tuple[str, _Row]]:

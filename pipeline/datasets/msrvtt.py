@@ -44,6 +44,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shown import shown
 from pipeline.sources import check_id, find_media, natural, need_folder, read_json, read_list, read_table, tidy
 
 HINT = (
@@ -139,7 +140,9 @@ def _read(files: Sequence[Path]) -> tuple[_Rows, _Sentences]:
     for number, (video, _) in sentences.items():
         if video not in rows:
             names = " and ".join(map(str, files))
-            raise BadDataset(f"{names}: sen_id {number} is about {video!r}, not among the videos; download them again")
+            raise BadDataset(
+                f"{names}: sen_id {number} is about {video!r:.100}, not among the videos; download them again"
+            )
     return {name: rows[name] for name in sorted(rows, key=natural)}, dict(sorted(sentences.items()))
 
 
@@ -164,7 +167,7 @@ def _videos(file: Path, records: Sequence[Any]) -> Iterator[tuple[str, tuple[flo
                 yield check_id(name, f"{file}: videos[{number}]"), (end - start, _PARTS[split], str(category))
             case _:
                 raise BadDataset(
-                    f"{file}: videos[{number}] is {record!r:.200}; expected video_id (text), category (integer), "
+                    f"{file}: videos[{number}] is {shown(record)}; expected video_id (text), category (integer), "
                     f"0 <= 'start time' < 'end time' (seconds), split ({', '.join(_PARTS)})"
                 )
 
@@ -176,7 +179,7 @@ def _sentences(file: Path, records: Sequence[Any]) -> Iterator[tuple[int, str, s
                 yield sen_id, video, raw
             case _:
                 expected = "sen_id (integer), video_id (text), caption (text)"
-                raise BadDataset(f"{file}: sentences[{number}] is {record!r:.200}; expected {expected}")
+                raise BadDataset(f"{file}: sentences[{number}] is {shown(record)}; expected {expected}")
 
 
 def _clips(folders: Sequence[Path], rows: _Rows) -> tuple[Clip, ...]:
@@ -216,7 +219,7 @@ def _retrieval(
     listed: dict[str, tuple[str, str]] = {}
     for number, record in read_table(file, ("key", "video_id", "sentence")):
         if record["key"] in listed or not tidy(record["sentence"]):
-            raise BadDataset(f"{file}, row {number}: {record!r:.200}; expected a key of its own and a sentence")
+            raise BadDataset(f"{file}, row {number}: {shown(record)}; expected a key of its own and a sentence")
         listed[record["key"]] = record["video_id"], record["sentence"]
     there = _known((video for video, _ in listed.values()), file, rows, odd)
     known = {key: listed[key] for key in sorted(listed, key=natural) if listed[key][0] in there}

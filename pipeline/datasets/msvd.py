@@ -30,8 +30,6 @@ A video in two lists is an error. Order: videos by id, captions by number.
 
 from __future__ import annotations
 
-import io
-import pickle
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,6 +40,8 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.restricted import unpickle
+from pipeline.shown import shown
 from pipeline.sources import (
     VIDEO_SUFFIXES,
     annotation_folders,
@@ -152,7 +152,7 @@ def _read(file: Path, youtube: Mapping[str, str]) -> _Texts:
         raw = [_text(caption) for caption in captions] if isinstance(captions, (list, tuple)) else []
         video = check_id(youtube.get(name, name), str(file)) if isinstance(name, str) else ""
         if not video or not raw or None in raw or video in texts:
-            raise BadDataset(f"{file}: {name!r:.100} is {captions!r:.200}; expected an id of its own with its captions")
+            raise BadDataset(f"{file}: {name!r:.100} is {shown(captions)}; expected an id of its own with its captions")
         texts[video] = [(number, text) for number, text in enumerate(raw) if text is not None]
     return {video: texts[video] for video in sorted(texts, key=natural)}
 
@@ -166,19 +166,13 @@ def _text(caption: Any) -> str | None:
     return None
 
 
-class _Plain(pickle.Unpickler):
-    """The one way to keep a pickle from running code is to refuse, here, every name it asks for."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which captions do not need")
-
-
 def _read_pickle(file: Path) -> Any:
     try:
-        return _Plain(io.BytesIO(file.read_bytes()), encoding="utf-8").load()
-    except Exception as error:  # bytes that are no pickle raise whatever they like
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise BadDataset(f"{file}: not a pickle of captions ({reason:.200}); download it again") from error
+        return unpickle(file)
+    except OSError as error:
+        raise BadDataset(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadDataset(f"{file}: not a pickle of captions ({error}); download it again") from error
 
 
 def _read_chinese(file: Path, youtube: Mapping[str, str]) -> _Texts:
@@ -190,7 +184,7 @@ def _read_chinese(file: Path, youtube: Mapping[str, str]) -> _Texts:
         own = record["video_id"].removesuffix(Path(record["video_id"]).suffix)
         number = int(record["id"]) if re.fullmatch("[0-9]{1,9}", record["id"]) else -1
         if number < 0 or number in seen or own not in youtube:
-            raise BadDataset(f"{file}, row {row}: {record!r:.200}; expected an id of its own, and a vidN of {_MAPPING}")
+            raise BadDataset(f"{file}, row {row}: {shown(record)}; expected an id of its own, and a vidN of {_MAPPING}")
         seen.add(number)
         texts.setdefault(youtube[own], []).append((number, record["sentence"]))
     if not texts:

@@ -39,6 +39,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shown import shown
 from pipeline.sources import check_id, files_of_parts, find_media, natural, need_folder, read_table
 
 HINT = "highlight_train_release.jsonl, highlight_val_release.jsonl, highlight_test_release.jsonl, and videos in videos/"
@@ -136,7 +137,7 @@ def _read(part: str, file: Path) -> Iterator[tuple[int, _Query]]:
         query = _query(part, record)
         if query is None:
             raise BadDataset(
-                f"{file}, row {row}: {record!r:.200}; expected qid (integer), query, vid (texts), duration (seconds "
+                f"{file}, row {row}: {shown(record)}; expected qid (integer), query, vid (texts), duration (seconds "
                 "above 0) and, but in test, relevant_windows (list of [start, end], seconds from 0)"
             )
         check_id(query.video, f"{file}, row {row}")

@@ -35,6 +35,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shown import shown
 from pipeline.sources import check_id, files_of_parts, find_media, natural, need_folder, read_json
 
 HINT = "train.json, val.json and test.json of TACoS, and the videos s….avi in videos/"
@@ -113,10 +114,11 @@ def _read(part: str, file: Path) -> Iterator[_Film]:
     if not isinstance(data, dict) or not data:
         raise BadDataset(f"{file}: expected an object of videos; download it again")
     for original, record in data.items():
+        check_id(original, str(file))
         film = _film(part, original, record)
         if film is None:
             raise BadDataset(
-                f"{file}: {original} is {record!r:.200}; expected fps and num_frames above 0, timestamps (list of "
+                f"{file}: {original} is {shown(record)}; expected fps and num_frames above 0, timestamps (list of "
                 "[start, end], whole frames from 0) and as many sentences (list of texts)"
             )
         yield film
@@ -129,7 +131,7 @@ def _film(part: str, original: str, record: Any) -> _Film | None:
             "sentences": list(texts),
             "fps": int() | float() as fps,
             "num_frames": int(frames),
-        } if 0 < fps < math.inf and frames > 0 and len(spans) == len(texts) > 0:
+        } if 0 < fps < math.inf and 0 < frames / fps < math.inf and len(spans) == len(texts) > 0:
             moments = [found for span, text in zip(spans, texts, strict=True) if (found := _moment(span, text))]
             return _Film(part, original, float(fps), frames, tuple(moments)) if len(moments) == len(spans) else None
     return None

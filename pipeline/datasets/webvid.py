@@ -47,7 +47,7 @@ NO_DURATION = "duration of zero"
 
 _PARTS = ("test", "val", "train")
 """In this order: what an earlier one holds, a later one must not."""
-_DURATION = re.compile(r"PT(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", re.ASCII)
+_DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6}(?:\.\d+)?)S)?", re.ASCII)
 
 _Row = tuple[str, float]
 """Caption as it stands in the file, and seconds."""

@@ -43,6 +43,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.shown import shown
 from pipeline.sources import (
     check_id,
     files_of_parts,
@@ -143,7 +144,7 @@ def _films(files: Mapping[str, Path]) -> _Films:
         for video, record in database.items():
             film = _film(check_id(video, str(file)), record if kind == "official" else _as_official(record, kind))
             if film is None or len({segment[0] for segment in film.segments}) < len(film.segments):
-                raise BadDataset(f"{file}: {video} is {record!r:.200}; expected {_RECORD}")
+                raise BadDataset(f"{file}: {video} is {shown(record)}; expected {_RECORD}")
             if video in films:
                 raise BadDataset(f"{file}: {video} is in train too; use the files of one release")
             films[video] = film
@@ -170,7 +171,7 @@ def _film(video: str, record: Any) -> _Film | None:
             segments = [segment for found in annotations if (segment := _segment(video, found))]
             ordered = tuple(sorted(segments, key=lambda segment: natural(segment[0])))
             if len(segments) == len(annotations):
-                return _Film(_SUBSETS[subset], str(recipe), float(seconds), ordered)
+                return _Film(_SUBSETS[subset], tidy(str(recipe)), float(seconds), ordered)
     return None
 
 
@@ -222,8 +223,8 @@ def _rows(file: Path) -> Iterator[tuple[str, float, float, str, str]]:
     for number, record in read_table(file, ("end", "start", "task", "text", "video_id")):
         start, end = _number(record["start"]), _number(record["end"])
         if start is None or end is None:
-            raise BadDataset(f"{file}, row {number}: {record!r:.200}; expected start and end in seconds from 0")
-        yield check_id(record["video_id"], f"{file}, row {number}"), start, end, record["text"], record["task"]
+            raise BadDataset(f"{file}, row {number}: {shown(record)}; expected start and end in seconds from 0")
+        yield check_id(record["video_id"], f"{file}, row {number}"), start, end, record["text"], tidy(record["task"])
 
 
 def _number(text: str) -> float | None:

@@ -34,7 +34,8 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.sources import annotation_folders, check_id, find_media, natural, need_folder, read_json
+from pipeline.shown import shown
+from pipeline.sources import annotation_folders, check_id, find_media, natural, need_folder, read_json, tidy
 
 HINT = "youcookii_translations_ja_train.json, youcookii_annotations_trainval.json, and videos/"
 
@@ -63,7 +64,7 @@ def load(root: Path, videos: Path | None = None) -> Manifest:
         for video, record in _database(file).items():
             if video in sentences:
                 raise BadDataset(f"{file}: {video} is in another file too; use the files of one release")
-            sentences[check_id(video, str(file))] = list(_sentences(f"{file}: {video}", record))
+            sentences[video] = list(_sentences(f"{file}: {check_id(video, str(file))}", record))
     films = _database(official)
     odd = Oddities()
     clips: list[Clip] = []
@@ -124,9 +125,9 @@ def _sentences(where: str, record: Any) -> Iterator[_Sentence]:
                         seen.add(number)
                         yield subset, number, text
                     case _:
-                        raise BadDataset(f"{where} has {found!r:.200}; expected an id of its own, and a sentence")
+                        raise BadDataset(f"{where} has {shown(found)}; expected an id of its own, and a sentence")
         case _:
-            raise BadDataset(f"{where} is {record!r:.200}; expected subset and annotations (id, sentence)")
+            raise BadDataset(f"{where} is {shown(record)}; expected subset and annotations (id, sentence)")
 
 
 def _segments(where: str, record: Any) -> tuple[float, str, dict[int, tuple[float, float]]]:
@@ -147,6 +148,6 @@ def _segments(where: str, record: Any) -> tuple[float, str, dict[int, tuple[floa
                     ):
                         spans[number] = float(start), float(end)
                     case _:
-                        raise BadDataset(f"{where} has {found!r:.200}; expected id, segment and sentence")
-            return float(seconds), str(recipe), spans
-    raise BadDataset(f"{where} is {record!r:.200}; expected duration, recipe_type and annotations")
+                        raise BadDataset(f"{where} has {shown(found)}; expected id, segment and sentence")
+            return float(seconds), tidy(str(recipe)), spans
+    raise BadDataset(f"{where} is {shown(record)}; expected duration, recipe_type and annotations")

@@ -39,6 +39,13 @@ class Extract:
     """Run the networks in half precision: faster on a GPU, other features."""
     batch: int = 0
     """Rows in one forward pass; 0 takes each preset's own."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """Compile networks that see one frame size: twice as fast on a CPU, after a minute in each worker. auto: on a CPU
+    with a C++ compiler, for a data set that is worth it."""
+    decoders: int = 0
+    """Videos that a worker decodes at once; 0 takes one, and with a GPU as many as it has processors for each."""
+    hwaccel: Literal["none", "auto", "cuda"] = "none"
+    """Decode on the GPU what its decoder knows (NVDEC); frames are scaled as ever. auto: where ffmpeg can."""
     limit: int | None = None
     """Only the first N videos."""
     dedup: bool = False
@@ -49,8 +56,9 @@ class Extract:
     """Also try again what failed before."""
     force: bool = False
     """Make the named streams anew. With other settings than those there, this takes whole streams."""
-    chunk_seconds: float = 120.0
-    """Seconds of video that one task takes, and that a killed worker loses."""
+    chunk_seconds: float = 0.0
+    """Seconds of video that one task takes, makes a shard of, and a killed worker loses; 0 takes 120, and more, up to
+    3,600, where a data set would make over 20,000 shards."""
 
     def items(self) -> Sequence[Item]:
         """Return the videos that lack one of the streams."""
@@ -72,7 +80,7 @@ class Extract:
         output.adopt()
         failed = [outcome for outcome in outcomes if outcome.status == "failed"]
         if failed:
-            from pipeline.extraction import record_failures  # takes seconds of importing torch
+            from pipeline.extraction import record_failures
 
             known = Features([current(part, plan.wanted) for part in output.parts()])
             record_failures(self, plan.items, failed, output, known)

@@ -17,8 +17,9 @@ from pipeline import abroad
 from pipeline.abroad import Away, Common, Seen, Unfit, look, maps_of, meet, moved, sent, unequal
 from pipeline.cluster import local
 from pipeline.errors import BadSetting
+from pipeline.jobs import Job
 from pipeline.output import Output
-from pipeline.plan import Item, Job
+from pipeline.plan import Item
 from pipeline.records import Outcome, Remote
 from pipeline.runner import run, work_through
 from pipeline.stages.extract import Extract

@@ -115,7 +115,7 @@ def _key(name, *shape):
 
 
 FOREIGN = {
-    "torchvision s3d": ("s3d_howto100m", _kinetics_s3d, "S3D trained on Kinetics"),
+    "torchvision s3d": ("s3d_howto100m", _kinetics_s3d, "torchvision_video:s3d"),
     "kylemin s3d": ("s3d_howto100m", lambda: _key("base.0.conv_s.weight", 64, 3, 1, 7, 7), "S3D trained on Kinetics"),
     "mil-nce s3d": ("s3d_howto100m", _milnce, "space_to_depth=False"),
     "inception i3d": ("i3d_x101", lambda: _key("Conv3d_1a_7x7.conv3d.weight", 64, 3, 7, 7, 7), "I3D (Inception)"),

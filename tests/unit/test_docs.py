@@ -8,7 +8,7 @@ import pytest
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["commands.md", "presets.md"])
+@pytest.mark.parametrize("name", ["commands.md", "presets.md", "formats.md"])
 def test_what_code_can_print(name: str) -> None:
     generate = runpy.run_path(str(DOCS / "generate.py"))
     assert generate[name.removesuffix(".md")]() == (DOCS / name).read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,34 @@ def test_the_clock_takes_frames_as_they_come_and_chains_at_their_rate() -> None:
 def test_the_filters_of_one_branch(branch: Branch, filters: list[str]) -> None:
     parts = graph(command(branch)).split(";")[1:]
     assert [part.split("]", 1)[1].rsplit("[", 1)[0] for part in parts] == [*filters, "format=rgb24"]
+
+
+@pytest.mark.usefixtures("modern")
+def test_a_gpu_decodes_what_it_decodes_to_the_same_samples() -> None:
+    """Tried on no GPU: this is the command line alone."""
+    words = command(Branch(RESNET, 640, 360), hwaccel="cuda:2")
+    source = words.index("-i")
+    assert [words[words.index(option, 0, source) + 1] for option in ("-hwaccel", "-hwaccel_device")] == ["cuda", "2"]
+    assert "-hwaccel_output_format" not in words  # frames come back to memory
+    assert graph(words).startswith("[0:0]format=yuv420p[s0];[s0]split=2[s1][s2];[s2]fps=1:round=near")
+
+
+@pytest.mark.usefixtures("modern")
+@pytest.mark.parametrize(("codec", "pixels"), [("mpeg4", "yuv420p"), ("h264", "yuv444p"), ("h264", "yuvj420p")])
+def test_a_gpu_is_not_asked_for_what_it_may_decode_otherwise(codec: str, pixels: str) -> None:
+    probe = replace(said(), codec=codec, pixel_format=pixels)
+    job = Job(Path("a.mp4"), probe, 1, 60.0, hwaccel="cuda:0")
+    words = ffmpeg.command("ffmpeg-9", job, [Branch(RESNET, 640, 360)], [3, 4])
+    assert "-hwaccel" not in words
+    assert graph(words).startswith("[0:0]split=2")
+
+
+@pytest.mark.parametrize(("listed", "can"), [(r"cuda\nvaapi", True), (r"vaapi\ncuda_other", False), ("", False)])
+def test_what_a_program_was_built_for(listed: str, can: bool, tmp_path: Path) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text(f"#!/bin/sh\necho Hardware acceleration methods:\nprintf '{listed}'\n")
+    program.chmod(0o755)
+    assert ffmpeg.accelerates(str(program)) is can
 
 
 @pytest.mark.usefixtures("modern")

@@ -45,6 +45,7 @@ def test_timm_without_a_network_says_how_to_get_the_file(tmp_path, monkeypatch):
         raise OSError("no route to host")
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr(weights, "urlopen", offline)
     with pytest.raises(ExtractorError) as caught:
         weights.find(extractors.preset("timm:resnet18.a1_in1k"))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.cluster import local
 from pipeline.errors import MissingWeights, PipelineError
-from pipeline.runner import Loop, make_chunks, run
+from pipeline.runner import Loop, chunk_length, make_chunks, run
 from tests.unit.toystage import Number, Numbers, times_run
 
 
@@ -58,3 +58,20 @@ def test_a_run_in_which_nothing_works_ends(tmp_path: Path) -> None:
     numbers = tuple(Number(str(i), 20, "raise") for i in range(9))
     with pytest.raises(PipelineError, match="5 items in a row failed"):
         run(Numbers(numbers, tmp_path), Loop())
+
+
+@pytest.mark.parametrize(
+    ("asked", "hours", "slots", "expected"),
+    [
+        (0.0, 100, 1, 120),
+        (0.0, 2000, 1, 360),  # 20,000 chunks
+        (0.0, 134_000, 64, 3600),
+        (50.0, 134_000, 64, 50),
+        (5000.0, 134_000, 64, 5000),
+        (0.0, 2000, 4500, 100),  # a sixteenth of a worker's share
+        (0.0, 100, 0, 120),
+    ],
+)
+def test_chunks_grow_with_the_data_set(asked: float, hours: int, slots: int, expected: float) -> None:
+    """Each chunk makes a shard, and every resume opens all of them."""
+    assert chunk_length(asked, hours * 3600, slots) == pytest.approx(expected)

@@ -104,12 +104,14 @@ def test_half_a_download_is_not_kept(cache, monkeypatch):
     assert list(cache.iterdir()) == []
 
 
-def test_what_cannot_be_had_is_said_in_full(cache):
+def test_what_cannot_be_had_is_said_in_full(cache, monkeypatch):
+    url = "http://127.0.0.1:9/net.pth"  # a port where nobody listens
+    place, flag = str(cache / "net.pth"), "--weights pytorchvideo:x3d_s=FILE"
+    refused(lambda: weights.find(_preset(url=url)), url, place, flag, "Ask the authors.")
+    monkeypatch.setattr(weights, "urlopen", None)  # an address that is known to be dead is not tried
     dead = extractors.preset("s3d_howto100m")
-    url = "http://127.0.0.1:9/s3d_howto100m.pth"  # a port where nobody listens
-    preset = replace(dead, weights=replace(dead.weights, url=url))
     place, flag = str(cache / "s3d_howto100m.pth"), "--weights s3d_howto100m:univl=FILE"
-    refused(lambda: weights.find(preset), url, place, flag, "known to be dead")
+    refused(lambda: weights.find(dead), dead.weights.url, place, flag, "known to be dead", "ask the authors")
     refused(lambda: weights.find(_preset()), "cannot be downloaded", "Ask the authors.")
 
 

@@ -72,7 +72,11 @@ def test_same_file_from_no_and_two_workers_and_any_chunks(videos: Path, undistur
     assert_same(undisturbed, tmp_path / "two.h5")
     inside(*words(videos, tmp_path / "one.h5", workers=0, chunk=1e6), code=1)
     assert_same(undisturbed, tmp_path / "one.h5")
+    inside(*words(videos, tmp_path / "four.h5", workers=0, chunk=1e6), "--decoders", "4", code=1)
+    assert_same(undisturbed, tmp_path / "four.h5")
     assert sorted(f.name for f in tmp_path.iterdir()) == [
+        "four.failures.jsonl",
+        "four.h5",
         "one.failures.jsonl",
         "one.h5",
         "two.failures.jsonl",
@@ -246,7 +250,7 @@ def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path, monkeypat
     unknown = [*base[:4], "--dataset", "nothing", "--out", out]
     assert error(*unknown) == pipeline(*unknown, code=2)[1].strip()  # once as a user does
     assert "there are: activitynet, " in error(*unknown)
-    assert "colors, i3d_x101" in error(*base, "--root", videos, "--extractor", "nothing", "--out", out)
+    assert "there are: c3d, clip, colors, " in error(*base, "--root", videos, "--extractor", "nothing", "--out", out)
     assert "does not exist" in error(*base, "--root", tmp_path / "no", "--out", out)
     s3d = [*base, "--root", videos, "--extractor", "s3d_howto100m", "--out", out]
     line = error(*s3d)
