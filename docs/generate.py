@@ -27,6 +27,7 @@ COMMANDS = [
             ["join"], ["list"], ["show"], ["verify"], ["repair"],
             ["import"], ["export"], ["compare"],
             ["weights"], ["weights", "fetch"], ["weights", "add"], ["weights", "check"],
+            ["frames"],
         )
     ),
     *(

@@ -42,9 +42,9 @@ PRESETS: dict[str, Preset] = {
         64,
         "The paper's input, 64 frames at 25 a second, pixels in [-1, 1]; short side 256 and centre crop as the "
         "video_features project extracts it.",
-        "video_features takes frames at the video's own rate unless told otherwise, scales with PIL, and drops a last "
-        "stack that is short of frames; here it is padded with black. Its network normalises with another epsilon "
-        "(1e-5, where DeepMind's has 1e-3).",
+        "video_features takes frames at the video's own rate unless told otherwise, scales with PIL (rows of an "
+        "untrained network move by 4 per cent of their spread), and drops a last stack that is short of frames; here "
+        "it is padded with black. Its network normalises with another epsilon (1e-5, where DeepMind's has 1e-3).",
     ),
     "rgb16": _preset(
         "rgb16",

@@ -144,7 +144,7 @@ def _table(path: Path, video: str) -> Cues:
     try:
         start, end = ([float(row[name] or "nan") for row in rows] for name in ("start", "end"))
     except ValueError as error:
-        raise BadDataset(f"{path}: {error}; expected start and end in seconds") from error
+        raise BadDataset(f"{path}: {error!s:.100}; expected start and end in seconds") from error
     return Cues(video, start, end, [row["text"] for row in rows])
 
 

@@ -85,7 +85,7 @@ def place(folder: Path, text: str, where: str) -> Path | Remote | None:
     if is_url and scheme.isalnum():
         if scheme not in EXTRAS:
             known = ", ".join(f"{scheme}://" for scheme in EXTRAS)
-            raise BadDataset(f"{where}: {scheme}:// cannot be read; expected {known} or a path")
+            raise BadDataset(f"{where}: {scheme:.20}:// cannot be read; expected {known} or a path")
         return Remote(text)
     try:
         return folder / text if text and (folder / text).is_file() else None

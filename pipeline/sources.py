@@ -166,7 +166,7 @@ def _read_member(path: Path, member: str) -> bytes:
                 raise BadDataset(f"{path}: {member} is {size:,} bytes; expected {LARGEST_MEMBER:,} at most, unpack it")
             return archive.read(matches[0])
     except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise BadDataset(f"{path}: this zip is cut off or damaged ({error}); download it again") from error
+        raise BadDataset(f"{path}: this zip is cut off or damaged ({error!s:.200}); download it again") from error
 
 
 def read_table(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -285,5 +285,7 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[st
             _need_columns(str(path), file.schema_arrow.names, required)
             records = file.read().to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise BadDataset(f"{path}: not a whole Parquet file ({str(error).splitlines()[0]}); write it again") from error
+        raise BadDataset(
+            f"{path}: not a whole Parquet file ({str(error).splitlines()[0]:.200}); write it again"
+        ) from error
     yield from enumerate(records, start=1)

@@ -218,9 +218,11 @@ def _retrieval(
         return [], [f"{TEST} is not beside the annotations: no split1 and split2"]
     listed: dict[str, tuple[str, str]] = {}
     for number, record in read_table(file, ("key", "video_id", "sentence")):
-        if record["key"] in listed or not tidy(record["sentence"]):
+        key = check_id(record["key"], f"{file}, row {number}")
+        taken = key in listed or (key.isdecimal() and int(key) in sentences)
+        if taken or not tidy(record["sentence"]):
             raise BadDataset(f"{file}, row {number}: {shown(record)}; expected a key of its own and a sentence")
-        listed[record["key"]] = record["video_id"], record["sentence"]
+        listed[key] = record["video_id"], record["sentence"]
     there = _known((video for video, _ in listed.values()), file, rows, odd)
     known = {key: listed[key] for key in sorted(listed, key=natural) if listed[key][0] in there}
     _compare(known, sentences, odd)

@@ -249,7 +249,7 @@ def _half(name, device):
 @pytest.mark.parametrize("name", sorted(SECONDS))
 def test_half_precision_is_near_on_a_cpu(name):
     """bfloat16, which has 8 bits."""
-    assert _half(name, "cpu") < 0.05
+    assert _half(name, "cpu") < 0.02
 
 
 @pytest.mark.slow

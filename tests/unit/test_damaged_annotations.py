@@ -106,6 +106,9 @@ def test_labels_lose_what_no_file_can_hold(name: str, file: str, old: str, new: 
         ("webvid", "test_webvid.csv", "videoid", "x" * 100_000, "no column 'videoid'; there are: xxx"),
         ("webvid", "test_webvid.csv", "videoid", '"video\nid"', "there are: video id,"),
         ("webvid", "test_webvid.csv", "videoid", "name," * 9_000 + "videoid", "a column name stands twice"),
+        ("msrvtt", "MSRVTT_JSFUSION_test.csv", "ret9", "r\0t9", "cannot be a video id"),
+        ("msrvtt", "MSRVTT_JSFUSION_test.csv", "ret9", "23", "expected a key of its own"),
+        ("files", "table.csv", "v7.mp4", f"{'9' * 5_000}://v7.mp4", "999:// cannot be read"),
         ("files", "table.csv", ",train", ",tr\0" + "a" * 9_000, "control characters in path"),
     ],
 )  # fmt: skip
@@ -129,6 +132,13 @@ def test_a_list_with_an_address_that_is_none(tmp_path: Path) -> None:
     write(tmp_path, videos__txt="a.mp4\nhttp://[x\n")
     with pytest.raises(BadDataset, match=r"videos.txt, row 2: 'http://\[x' is no address"):
         datasets.load("files", tmp_path / "videos.txt")
+
+
+def test_captions_whose_times_are_long(tmp_path: Path) -> None:
+    write(tmp_path, a__csv=f"start,end,text\n{'[' * 9_000},1,x\n")
+    with pytest.raises(BadDataset, match=r"a.csv: could not convert string to float: '\[") as caught:
+        list(stream(tmp_path))
+    assert len(str(caught.value)) < 1_000
 
 
 def test_links_to_nowhere(tmp_path: Path) -> None:
