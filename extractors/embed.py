@@ -77,7 +77,9 @@ class Batcher:
         return room  # which a GPU reads by itself
 
     def _run(self, tags: list[Any], batch: NDArray[np.uint8]) -> list[tuple[Any, Row]]:
-        return list(zip(tags, self._forward(batch), strict=False))  # rows without a tag are padding
+        # A copy: torch's own rows would lie between blocks of megabytes, which could then not be given back.
+        rows = self._forward(batch).copy()
+        return list(zip(tags, rows, strict=False))  # rows without a tag are padding
 
     def _forward(self, frames: NDArray[np.uint8]) -> Row:
         pixels = to_input(torch.from_numpy(frames).to(self._device, non_blocking=True), self._preset)

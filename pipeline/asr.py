@@ -36,11 +36,9 @@ import numpy as np
 
 from pipeline.bigjson import holds_objects, members
 from pipeline.errors import BadDataset
-from pipeline.restricted import unpickle
+from pipeline.restricted import SUFFIXES, unpickle
 from pipeline.shown import shown
 from pipeline.sources import check_id, natural, read_json, read_table
-
-PICKLES = (".pickle", ".pkl")
 
 _WORDS = (
     "a about all an and are as at be but by can do for from have he her his i if in is it it's just like my not of on "
@@ -91,7 +89,7 @@ def part(path: Path, start: int, stop: int) -> Iterator[Cues]:
         return (_cues(path, video, value) for video, value in members(path, start, stop))
     if not start <= 0 < stop:
         return iter(())
-    return _pickled(path) if path.suffix in PICKLES else iter([_one(path)])
+    return _pickled(path) if path.suffix in SUFFIXES else iter([_one(path)])
 
 
 def has_stop_words(texts: Iterable[str], sample: int = 2_000) -> bool:

@@ -103,7 +103,7 @@ def _tag(
     if (root or dedup) and not dataset:
         raise BadSetting(f"--{'root' if root else 'dedup'} is about --dataset, which is not given")
     stage = replace(stage, features=stage.features.absolute(), interest=_commas(stage.interest))
-    manifest = loading.load(dataset, root, dedup=dedup) if dataset else None
+    manifest = loading.load(dataset, root, None, dedup, stage.allow_pickle) if dataset else None
     return caption_runs.tag(stage, manifest, workers, scheduler)
 
 

@@ -74,7 +74,7 @@ def import_(  # noqa: PLR0913 - flags
     stated = importing.Stated(rate=rate, row_seconds=row_seconds, l2=l2, model=model)
     asked = Asked(key=key, files=files, allow_pickle=allow_pickle)
     request = importing.Request(format=format_, source=source, out=out, stream=stream, stated=stated, asked=asked)
-    manifest = loading.load(dataset, root) if dataset else None
+    manifest = loading.load(dataset, root, None, False, allow_pickle) if dataset else None
     lines, failed = importing.import_features(request, manifest)
     printing.print_lines(lines)
     return 1 if failed else 0

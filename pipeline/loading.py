@@ -22,9 +22,11 @@ def default_root(dataset: str) -> str:
     return str(Path(os.environ.get("DATA_ROOT") or "data") / dataset)
 
 
-def load(dataset: str, root: str, videos: Path | None = None, dedup: bool = False) -> Manifest:
+def load(
+    dataset: str, root: str, videos: Path | None = None, dedup: bool = False, allow_pickle: bool = False
+) -> Manifest:
     """Load a data set and log what was found in it, and where it is not what its authors say."""
-    manifest = datasets.load(dataset, Path(root or default_root(dataset)), videos)
+    manifest = datasets.load(dataset, Path(root or default_root(dataset)), videos, allow_pickle)
     if dedup:
         manifest = oddities.without_repeats(manifest)
     for line in [*manifest.notes, *oddities.lines(manifest.oddities)]:

@@ -166,7 +166,7 @@ def rows_of(items: Sequence[Item], todo: Sequence[Job]) -> dict[str, int]:
 
 def make_plan(stage: Extract, output: Output) -> Plan:
     """Return what `stage` has before it. Raises PipelineError for whatever makes the run impossible."""
-    manifest = load(stage.dataset, stage.root, stage.videos, stage.dedup)
+    manifest = load(stage.dataset, stage.root, stage.videos, stage.dedup, stage.allow_pickle)
     todo = jobs(stage.extractor, stage.weights)
     wanted = stream_settings(todo, stage.dtype, stage.autocast)
     parts = output.parts()

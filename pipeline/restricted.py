@@ -20,10 +20,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.errors import BadSetting
+
+SUFFIXES = (".pickle", ".pkl")
+
 _CODE = re.compile(r"[<>=|]?([biufO?]\d{0,2}|[SU]\d{1,6})", re.ASCII)
 _LAST_CHARACTER = 0x10FFFF
 _ARRAY = "numpy.ndarray"
 """What stands for that class: a name, which nobody can call."""
+
+
+def permit(path: Path, allowed: bool) -> None:
+    """Raise BadSetting for a pickle that nobody has allowed to be read."""
+    if path.suffix in SUFFIXES and not allowed:
+        raise BadSetting(
+            f"{path} is a pickle, which could hold a program: use the json instead, or give --allow-pickle, and its "
+            "dicts, lists, texts, numbers and arrays are read"
+        )
 
 
 def unpickle(path: Path) -> Any:

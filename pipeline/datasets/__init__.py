@@ -52,14 +52,15 @@ def default_split(name: str) -> str:
     return str(getattr(get(name), "DEFAULT_SPLIT", "")) if name in names() else ""
 
 
-def load(name: str, root: Path, videos: Path | None = None) -> Manifest:
+def load(name: str, root: Path, videos: Path | None = None, allow_pickle: bool = False) -> Manifest:
     """Load the data set `name` from `root`; `videos` is the folder of its media files when that is elsewhere.
 
-    Raises UnknownName, BadDataset, and BadSetting for `videos` where the data set has no such option.
+    Raises UnknownName, BadDataset, and BadSetting for `videos` where the data set has no such option, and for
+    annotations in a pickle unless `allow_pickle`.
     """
     loader = get(name).load
-    if videos is None:
-        return loader(root)
-    if "videos" not in signature(loader).parameters:
+    known = signature(loader).parameters
+    if videos is not None and "videos" not in known:
         raise BadSetting(f"data set '{name}' has no folder of videos besides its root; leave out videos = {videos}")
-    return loader(root, videos=videos)
+    given = {"videos": videos, "allow_pickle": allow_pickle}
+    return loader(root, **{option: value for option, value in given.items() if option in known})

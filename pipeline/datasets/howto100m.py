@@ -9,7 +9,8 @@ Layout. Files lie in ROOT, ROOT/annotations or ROOT/annotation, the first of the
 * `htm_holdout_vid.txt`, an id a line; `procedurevrl_howto100m_full_test*.csv`, without header, `FILE LABEL SECONDS`.
 * captions, the first of these (forms: `pipeline.asr`): `raw_caption*.json`, `raw_caption*.pickle`, `raw_caption*.pkl`,
   `sentencified_htm_*.json`, the folders `captions` and `howto100m_captions` of one file a video, `caption*.json`,
-  `caption*.pickle`, `caption*.pkl`; or ROOT itself, if it holds one file a video and nothing of the above.
+  `caption*.pickle`, `caption*.pkl`; or ROOT itself, if it holds one file a video and nothing of the above. Those in a
+  pickle are read with --allow-pickle only.
 
 Whole files win over those with `subset` or `head` in their name. Without the csv, the videos are all that the others
 name; a label is then the list's number. Videos are found by their name without suffix, below ROOT/videos, else below
@@ -45,6 +46,7 @@ from pipeline.asr import Cues, has_stop_words, stream
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
+from pipeline.restricted import permit
 from pipeline.sources import check_id, find_media, natural, need_folder, read_table, tidy
 
 HINT = (
@@ -77,13 +79,15 @@ class _Row:
     seconds: float = 0.0
 
 
-def load(root: Path, videos: Path | None = None) -> Manifest:
+def load(root: Path, videos: Path | None = None, allow_pickle: bool = False) -> Manifest:
     """Load HowTo100M from `root`, with its media files below the folder `videos` if that is given.
 
-    Raises BadDataset for missing or damaged annotations.
+    Raises BadDataset for missing or damaged annotations, BadSetting for captions in a pickle unless `allow_pickle`.
     """
     folder = _folder(need_folder(root, HINT))
     source = _source(folder)
+    if source:
+        permit(source, allow_pickle)
     odd = Oddities()
     cues, notes = _cues(source)
     rows, holdout, lists = _rows(folder, cues, odd)

@@ -5,8 +5,8 @@ Source: Chen and Dolan, ACL 2011. Parts: Venugopalan et al., NAACL 2015. Chinese
 Layout. Captions lie in ROOT, ROOT/annotations or ROOT/annotation, the first of these that has any of
 
 * `captions_msvd.json`: `{"-4wsuPCjDBc_5_15": ["a squirrel is eating", …]}`;
-* `raw-captions.pkl`: `{"-4wsuPCjDBc_5_15": [["a", "squirrel", …], …]}`. It is read without running anything that a
-  pickle could run: only dicts, lists, tuples, texts and numbers can be in it;
+* `raw-captions.pkl`: `{"-4wsuPCjDBc_5_15": [["a", "squirrel", …], …]}`. It is read with --allow-pickle
+  only, and without running what a pickle could run: only dicts, lists, tuples, texts and numbers can be in it;
 * `msvd_cn_captions_release_utf8.csv` (`id,video_id,sentence`, ids `vid1.mp4`): Chinese.
 
 Of several the first counts: one language at a time. Whole files win over those with `subset` or `head` in their name.
@@ -40,7 +40,7 @@ from typing import Any
 from pipeline.errors import BadDataset
 from pipeline.oddities import DROPPED, KEPT, Oddities
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.restricted import unpickle
+from pipeline.restricted import permit, unpickle
 from pipeline.shown import shown
 from pipeline.sources import (
     VIDEO_SUFFIXES,
@@ -78,12 +78,14 @@ _Texts = dict[str, list[tuple[int, str]]]
 """Video id to the numbers and texts of its captions as they stand in the file."""
 
 
-def load(root: Path, videos: Path | None = None) -> Manifest:
+def load(root: Path, videos: Path | None = None, allow_pickle: bool = False) -> Manifest:
     """Load MSVD from `root`, with its media files below the folder `videos` if that is given.
 
-    Raises BadDataset for missing or damaged annotations, and for a video in two lists.
+    Raises BadDataset for missing or damaged annotations, and for a video in two lists; BadSetting for captions in a
+    pickle unless `allow_pickle`.
     """
     file, others = _find(need_folder(root, HINT))
+    permit(file, allow_pickle)
     youtube = _mapping(file.parent)
     texts = _read(file, youtube)
     media, media_notes = _media(root, videos, texts, youtube)

@@ -50,6 +50,8 @@ class Extract:
     """Only the first N videos."""
     dedup: bool = False
     """Leave out captions that repeat another of their clip."""
+    allow_pickle: bool = False
+    """Read annotations that are a pickle: its dicts, lists, texts, numbers and arrays; nothing in it is run."""
     part: str = ""
     """I/N: only every N-th video from the I-th; run once more without it to fold the parts together."""
     retry_failed: bool = False

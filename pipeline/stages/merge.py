@@ -32,6 +32,8 @@ class Merge:
     """Seconds between two captions beyond which they are never merged."""
     max_seconds: float = 30.0
     """Seconds that a merged clip lasts at most; a single caption that is longer stays as it is."""
+    allow_pickle: bool = False
+    """Read captions that are a pickle: its dicts, lists, texts, numbers and arrays; nothing in it is run."""
     chunk_seconds: float = 1.0
     """Not used: every range of the file is a chunk."""
 
@@ -60,6 +62,9 @@ class Merge:
 def place_of(stage: Merge) -> Place:
     """Return the captions' file, and where its merged ranges go. Raises BadDataset where there is none."""
     from pipeline.merged import find
+    from pipeline.restricted import permit
 
     settings = {"min_words": stage.min_words, "max_gap": stage.max_gap, "max_seconds": stage.max_seconds}
-    return find(stage.root, stage.out, settings)
+    place = find(stage.root, stage.out, settings)
+    permit(place.source, stage.allow_pickle)
+    return place

@@ -27,6 +27,8 @@ class Tag:
     """spaCy model: an installed package; other languages have their own."""
     interest: tuple[str, ...] = ("NOUN", "VERB")
     """Parts of speech of the tokens of interest, separated by commas: also PROPN, AUX, DET, ADP and so on."""
+    allow_pickle: bool = False
+    """With a data set: read annotations that are a pickle, of dicts, lists, texts, numbers; nothing in it is run."""
     force: bool = False
     """Tag again what is tagged."""
     chunk_seconds: float = 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import pickle
 import stat
 import zipfile
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from pipeline.sources import check_id, read_json
 from tests.contract import makers
 from tests.unit.fakeffmpeg import TINY
 from tests.unit.fakeweb import Web, serve
+from tests.whole.command import error, inside
 from tests.whole.frames import program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +99,28 @@ class Evil:
 
     def __reduce__(self) -> Any:
         return os.mkdir, (str(self.target),)
+
+
+MSVD, HOWTO100M = ["run", "extract", "--dataset", "msvd"], ["run", "extract", "--dataset", "howto100m"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(MSVD, "raw-captions.pkl"), (HOWTO100M, "raw_caption.pkl"), (["run", "merge"], "raw_caption.pickle")],
+)
+def test_pickles_need_a_permission(words: list[str], name: str, tmp_path: Path) -> None:
+    words = [*words, "--root", str(tmp_path), "--out", str(tmp_path / "out.h5"), "--workers", "0"]
+    (tmp_path / name).write_bytes(pickle.dumps({"a": Evil(tmp_path / "made")}))
+    assert f"{name} is a pickle, which could hold a program" in error(*words)
+    assert f"{os.mkdir.__module__}.mkdir" in error(*words, "--allow-pickle")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_captions_of_a_pickle_with_permission(tmp_path: Path) -> None:
+    value = {"a": {"start": [0.0], "end": [1.0], "text": ["so"]}}
+    (tmp_path / "raw_caption.pickle").write_bytes(pickle.dumps(value))
+    inside("run", "merge", "--root", tmp_path, "--out", tmp_path / "out.h5", "--workers", "0", "--allow-pickle")
+    assert (tmp_path / "out.h5").exists()
 
 
 def test_a_checkpoint_runs_nothing(tmp_path: Path) -> None:

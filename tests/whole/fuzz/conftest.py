@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+ONE_RUN = "one run of all"
+"""What holds the same videos once more."""
+
 
 @dataclass
 class Tally:
@@ -19,7 +22,7 @@ class Tally:
 
     def lines(self) -> list[str]:
         """Return one table for each thing that was read, with totals."""
-        lines = [f"{sum(c.total() for c in self.counts.values()):,} inputs"]
+        lines = [f"{sum(c.total() for (what, _), c in self.counts.items() if what != ONE_RUN):,} damaged inputs"]
         for what in dict.fromkeys(what for what, _ in self.counts):
             rows = {kind: counter for (of, kind), counter in self.counts.items() if of == what}
             total = sum(rows.values(), Counter())

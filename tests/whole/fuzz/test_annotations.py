@@ -93,9 +93,11 @@ def _use(root: Root, folder: Path) -> None:
     place = root.write(folder)
     if root.dataset == "merge":
         merge.place_of.cache_clear()
-        assert caption_runs.merge(merge.Merge(root=str(place), out=folder / "captions.h5"), 0, "") == 0
+        assert (
+            caption_runs.merge(merge.Merge(root=str(place), out=folder / "captions.h5", allow_pickle=True), 0, "") == 0
+        )
         return
-    manifest = load(root.dataset, str(place))
+    manifest = load(root.dataset, str(place), allow_pickle=True)
     _check(manifest)
     write_tables(folder / "tables.h5", ATTRS, manifest)
 

@@ -21,7 +21,7 @@ from pipeline.stages.extract import Extract, output_of
 from pipeline.store import STATUS, Features
 from tests.whole.command import inside
 from tests.whole.fuzz import damage, media
-from tests.whole.fuzz.conftest import Tally
+from tests.whole.fuzz.conftest import ONE_RUN, Tally
 from tests.whole.fuzz.watched import watched
 
 pytestmark = pytest.mark.slow
@@ -155,4 +155,4 @@ def test_all_real_and_awkward_videos_beside_them_in_one_run(ground: Ground, tall
     assert Counter(found.values()) == {name: shown[name] for name in ("ok", "partial", "failed")}
     for video, outcome in found.items():
         kind = ground.kinds[video]
-        tally.add("one run of all", "damaged videos" if kind in KINDS else kind, outcome)
+        tally.add(ONE_RUN, "damaged videos" if kind in KINDS else kind, outcome)
