@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from train.losses import mean_tokens, product
 from train.packing import Packing
@@ -146,6 +147,27 @@ class Fusion(nn.Module):
         fused = self.stack(table.index_select(0, self._rows(tokens, pairs).flatten()[packing.place]), packing)
         first = fused[packing.starts[:-1].long()]
         return product(first, self.read.weight.T)[:, 0] + self.read.bias
+
+    def in_chunks(self, text: tuple[Tensor, Tensor], video: tuple[Tensor, Tensor], pairs: Tensor, chunk: int) -> Tensor:
+        """Return what `forward` does, so many pairs at a time; 0: all.
+
+        While training, a chunk keeps nothing but its pairs: in the backward pass it is fused again, with the same
+        dropout.
+        """
+        if not chunk or len(pairs) <= chunk:
+            whole: Tensor = self(text, video, pairs)
+            return whole
+
+        def fuse(some: Tensor) -> Tensor:
+            places = [side.unique(return_inverse=True) for side in some.unbind(1)]
+            (left, _), (right, _) = places
+            both = tuple(x[left] for x in text), tuple(x[right] for x in video)
+            out: Tensor = self(*both, torch.stack([place for _, place in places], dim=1))
+            return out
+
+        again = torch.is_grad_enabled()
+        parts = [checkpoint(fuse, some, use_reentrant=False) if again else fuse(some) for some in pairs.split(chunk)]
+        return torch.cat(parts)
 
     @staticmethod
     def _rows(tokens: tuple[Tensor, ...], pairs: Tensor) -> Tensor:

@@ -26,6 +26,10 @@ class Head:
         """Return the logits of features."""
         return (x.to(self.weight.dtype) - self.mean) / self.sd @ self.weight + self.bias
 
+    def classes(self, x: Shaped[Tensor, "*items dim"]) -> Int[Tensor, "*items"]:
+        """Return the likeliest class of each."""
+        return self.logits(x).argmax(-1)
+
 
 def standard(x: Shaped[Tensor, "items dim"]) -> tuple[Float[Tensor, " dim"], Float[Tensor, " dim"]]:
     """Return mean and standard deviation (n - 1) in float64; 1 for what does not vary, which then tells nothing.

@@ -111,6 +111,12 @@ def at_random(
     return hardest(drawn, positive, k)
 
 
+def among_best(scores: Float[Tensor, "queries items"], k: int) -> Bool[Tensor, "queries items"]:
+    """Return which items are among the k with each query's highest scores."""
+    best = scores.topk(min(k, scores.shape[1]), dim=1).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, best, True)
+
+
 def unique_pairs(
     videos: Int[Tensor, "own picks"], texts: Int[Tensor, "own picks2"], own: Int[Tensor, " own"], width: int
 ) -> tuple[Int[Tensor, "pairs 2"], Int[Tensor, "own picks"], Int[Tensor, "own picks2"]]:

@@ -14,7 +14,8 @@ from pipeline.report import verify
 from pipeline.store import STATUS, Features
 from tests.unit.written import write
 from train import data
-from workflows.synthetic import LEFT_OUT, STREAM, Planting, concept, first_videos, main, shows
+from workflows.choosing import first_videos
+from workflows.synthetic import LEFT_OUT, STREAM, Planting, concept, main, shows
 from workflows.synthetic import write as write_features
 
 CLEAN = ("--noise", "0", "--nuisance", "0")

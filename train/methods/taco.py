@@ -9,11 +9,10 @@ L2's scores are fused: the cascade (3.3). Where the paper is silent, the choices
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from pipeline.errors import BadSetting
 from train.batches import Batch, all_clips, all_texts
@@ -21,6 +20,7 @@ from train.config import Data
 from train.data import Corpus, lengths
 from train.encoders import Fusion, VideoEncoder, scale_of
 from train.losses import (
+    among_best,
     at_random,
     cascade_scores,
     fusion_nce,
@@ -118,7 +118,8 @@ def losses(model: Model, batch: Batch, settings: Taco, generator: torch.Generato
         across = early
         if columns is not rows:
             across = _early_columns(model, s, batch, (text, my_video), columns * sentence)
-        found["L3"] = _fused(model, s, text, video, _picks((early, across), own, _now(s, *batch.step), generator), own)
+        picks = _picks((early, across), own, s, generator if _by_chance(s, *batch.step) else None)
+        found["L3"] = _fused(model, s, text, video, picks, own)
     total = sum(part * (s.token_weight if name == "L2" else 1.0) for name, part in found.items())
     return {"loss": torch.as_tensor(total), **found}
 
@@ -178,20 +179,23 @@ def _early_columns(model: Model, s: Taco, batch: Batch, both: tuple[_Encoded, _E
     return cascade_scores(columns, found, words.owner, words.weights, s.aggregate)
 
 
-def _now(s: Taco, step: int, steps: int) -> Taco:
-    """Return the settings as they are at a step: with hard negatives, or still with those by chance."""
-    return replace(s, cascade="random") if s.cascade == "hard" and step < s.start * steps else s
-
-
-def _picks(early: tuple[Tensor, Tensor], own: Tensor, s: Taco, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return the videos that each text, and the texts that each video is fused with; its own one first.
+def _by_chance(s: Taco, step: int, steps: int) -> bool:
+    """Return whether negatives are drawn at a step.
 
     L3 by itself has no scores to pick hard ones by: those of a model that nobody trains would pick the same few always.
     """
+    return s.cascade == "random" or (s.cascade == "hard" and (s.parts == ("L3",) or step < s.start * steps))
+
+
+def _picks(early: tuple[Tensor, Tensor], own: Tensor, s: Taco, drawn: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Return the videos that each text, and the texts that each video is fused with; its own one first.
+
+    `drawn`: by it, not by the scores.
+    """
     texts, videos = early[0], early[1].T
-    if s.cascade == "random" or (s.cascade == "hard" and s.parts == ("L3",)):
-        return at_random(texts, own, s.negatives, generator), at_random(videos, own, s.negatives, generator)
     k = texts.shape[1] if s.cascade == "all" else s.negatives
+    if drawn is not None:
+        return at_random(texts, own, k, drawn), at_random(videos, own, k, drawn)
     return hardest(texts, own, k), hardest(videos, own, k)
 
 
@@ -209,25 +213,9 @@ def _fused(model: Model, s: Taco, text: _Encoded, video: _Encoded, picks: tuple[
 
 
 def _logits(model: Model, text: _Encoded, video: _Encoded, pairs: Tensor, chunk: int) -> Tensor:
-    """Return w . z^cls of (text, video) pairs, a chunk at a time.
-
-    While training, a chunk keeps nothing but its pairs: in the backward pass it is fused again, with the same dropout.
-    """
-    fusion = model.fusion
-    assert fusion is not None
-    if not chunk or len(pairs) <= chunk:
-        whole: Tensor = fusion((text.tokens, text.mask), (video.tokens, video.mask), pairs)
-        return whole
-
-    def fuse(some: Tensor) -> Tensor:
-        (texts, t), (videos, v) = (side.unique(return_inverse=True) for side in some.unbind(1))
-        both = (text.tokens[texts], text.mask[texts]), (video.tokens[videos], video.mask[videos])
-        out: Tensor = fusion(*both, torch.stack([t, v], dim=1))
-        return out
-
-    again = torch.is_grad_enabled()
-    parts = [checkpoint(fuse, some, use_reentrant=False) if again else fuse(some) for some in pairs.split(chunk)]
-    return torch.cat(parts)
+    """Return w . z^cls of (text, video) pairs, a chunk at a time."""
+    assert model.fusion is not None
+    return model.fusion.in_chunks((text.tokens, text.mask), (video.tokens, video.mask), pairs, chunk)
 
 
 def alike(model: Model, tokens: Tensor, texts: Tensor, settings: Taco) -> Tensor:
@@ -293,7 +281,7 @@ def _later(model: Model, pieces: Pieces, videos: _Encoded, before: Tensor, reran
     """Return the fusion's scores of all pairs; or of each caption's and each clip's best `rerank`, others far below."""
     chosen = torch.ones_like(before, dtype=torch.bool)
     if rerank:
-        chosen = _best(before, rerank) | _best(before.T, rerank).T
+        chosen = among_best(before, rerank) | among_best(before.T, rerank).T
     out = before.new_full(before.shape, -torch.inf, dtype=torch.float32)
     for some, sentences in all_texts(pieces, 64):
         tokens = model.text(sentences)
@@ -303,9 +291,3 @@ def _later(model: Model, pieces: Pieces, videos: _Encoded, before: Tensor, reran
     # Behind all that were fused, in the order of the scores before; a pair that is no number stays so, and is told of.
     lowest, (least, most) = out[chosen].min(), before.aminmax()
     return torch.where(chosen, out, lowest - 1 - (most - before) / (most - least).clamp(min=1e-9))
-
-
-def _best(scores: Tensor, count: int) -> Tensor:
-    """Return where each row's highest scores are."""
-    best = scores.topk(min(count, scores.shape[1]), dim=1).indices
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, best, True)

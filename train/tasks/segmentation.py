@@ -99,7 +99,10 @@ def segment(
             predicted, how = _by_text(source, names, (train, test), settings)
         else:
             head = _fit(train, classes, settings, source.device)
-            predicted, how = [None if x is None else _classes(head, x, source.device) for x in test.x], {}
+            predicted, how = (
+                [None if x is None else head.classes(x.to(source.device)).cpu().numpy() for x in test.x],
+                {},
+            )
             torch.save(vars(head), album.folder / "head.pt")
         truth = np.concatenate(test.y)
         said = [np.full(len(y), -1) if one is None else one for one, y in zip(predicted, test.y, strict=True)]
@@ -192,11 +195,6 @@ def _fit(train: Part, classes: int, settings: Segmenting, device: torch.device) 
         seed=settings.seed,
     )  # fmt: skip
     return segments.fit(x.to(device), y.to(device), classes, fitting)
-
-
-def _classes(head: Head, x: Tensor, device: torch.device) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = head.logits(x.to(device)).argmax(1).cpu().numpy()
-    return found
 
 
 def _by_text(
