@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.train import Job
-from pipeline.layout import StreamHead
+from pipeline.layout import StreamHead, new_head
 from pipeline.parts import read_part
 from pipeline.records import Caption, Clip, Manifest, Part, Video
 from pipeline.shards import Extracted, fold, write_shard
@@ -57,17 +57,8 @@ def _write_features(job: Job, draw: np.random.Generator, rows: NDArray[np.int64]
 
 
 def _head(dim: int) -> StreamHead:
-    empty = np.zeros(0)
-    return StreamHead(
-        settings={"chain": {"fps": 1.0}, "frames": 1, "weights": {"file": "", "sha256": "0" * 64}},
-        provenance={"torch": "none"},
-        dim=dim,
-        dtype=np.dtype(np.float16),
-        count=empty.astype(np.int64),
-        status=empty.astype(np.uint8),
-        crc32=empty.astype(np.uint32),
-        reason=empty.astype(object),
-    )
+    settings = {"chain": {"fps": 1.0}, "frames": 1, "weights": {"file": "", "sha256": "0" * 64}}
+    return new_head(settings, {"torch": "none"}, dim, np.dtype(np.float16))
 
 
 def _videos(job: Job, draw: np.random.Generator, ids: Sequence[str], rows: NDArray[np.int64]) -> list[Extracted]:

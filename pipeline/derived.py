@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import BadSetting
-from pipeline.layout import StreamHead, worst
+from pipeline.layout import StreamHead, new_head, worst
 from pipeline.output import FILES, Output
 from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.provenance import file_attrs
@@ -47,11 +47,7 @@ class NewStream:
 
     def head(self) -> StreamHead:
         """Return what a shard says of it."""
-        none = np.zeros(0)
-        return StreamHead(
-            self.settings, self.provenance, self.dim, self.dtype, none.astype(np.int64), none.astype(np.uint8),
-            none.astype(np.uint32), none.astype(object),
-        )  # fmt: skip
+        return new_head(self.settings, self.provenance, self.dim, self.dtype)
 
 
 def without_rows(part: Part) -> Part:

@@ -22,7 +22,7 @@ from pipeline.decode import Decoded, DecoderKilled, Decoding
 from pipeline.devices import ONE_DECODER, Decoders, mine
 from pipeline.errors import BadSetting, BadVideo, MissingWeights
 from pipeline.jobs import Job, stream_settings
-from pipeline.layout import StreamHead
+from pipeline.layout import StreamHead, new_head
 from pipeline.output import Output
 from pipeline.plan import Item
 from pipeline.probe import Probe, probe
@@ -249,31 +249,18 @@ def _columns(video: Progressing) -> dict[str, Any]:
 
 def stream_heads(jobs: Sequence[Job], stage: Extract, device: str) -> dict[str, StreamHead]:
     """Return the heads of the streams of `jobs`, without any video yet."""
-    none = np.zeros(0)
-    dims = {name: dim for job in jobs for name, dim in job.preset.streams}
-    own = {
-        name: {"batch": _batch(job.preset, stage, device), "compiled": job.compiled}
-        for job in jobs
-        for name, _ in job.preset.streams
-    }
+    dtype, hwaccel = np.dtype(stage.dtype), devices.decoders(1, stage.hwaccel, device).hwaccel.partition(":")[0]
+    made_by = {**versions(), "device": device.partition(":")[0], "threads": 1, "hwaccel": hwaccel}
+    settings = stream_settings(jobs, stage.dtype, stage.autocast)
     return {
-        name: StreamHead(
-            settings=settings,
-            provenance={
-                **versions(),
-                "device": device.partition(":")[0],
-                "threads": 1,
-                **own[name],
-                "hwaccel": devices.decoders(1, stage.hwaccel, device).hwaccel.partition(":")[0],
-            },
-            dim=dims[name],
-            dtype=np.dtype(stage.dtype),
-            count=none.astype(np.int64),
-            status=none.astype(np.uint8),
-            crc32=none.astype(np.uint32),
-            reason=none.astype(object),
+        name: new_head(
+            settings[name],
+            {**made_by, "batch": _batch(job.preset, stage, device), "compiled": job.compiled},
+            dim,
+            dtype,
         )
-        for name, settings in stream_settings(jobs, stage.dtype, stage.autocast).items()
+        for job in jobs
+        for name, dim in job.preset.streams
     }
 
 

@@ -32,6 +32,15 @@ class StreamHead:
     reason: NDArray[np.object_]
 
 
+def new_head(settings: Mapping[str, Any], provenance: Mapping[str, Any], dim: int, dtype: np.dtype[Any]) -> StreamHead:
+    """Return the head of a stream without any video yet."""
+    none = np.zeros(0)
+    return StreamHead(
+        settings, provenance, dim, dtype, none.astype(np.int64), none.astype(np.uint8), none.astype(np.uint32),
+        none.astype(object),
+    )  # fmt: skip
+
+
 def write_columns(group: h5py.Group, columns: Mapping[str, NDArray[Any]]) -> None:
     """Write a table's columns, text as variable-length UTF-8."""
     for name, values in columns.items():
