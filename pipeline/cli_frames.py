@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.errors import BadSetting
+from pipeline.errors import BadSetting, BadVideo
 
 
 def frames(video: Path, /, *, at: tuple[str, ...] = (), segments: int = 0, side: int = 0, out: Path = Path()) -> int:
@@ -32,7 +32,10 @@ def frames(video: Path, /, *, at: tuple[str, ...] = (), segments: int = 0, side:
     times = [_seconds(text) for texts in at for text in texts.split(",")]
     if not times and not segments:
         raise BadSetting("no time is given: --at 1.5,20 or --segments 8")
-    return printing.print_lines(thumbnails.save(video, times, segments, side, out))
+    try:
+        return printing.print_lines(thumbnails.save(video, times, segments, side, out))
+    except BadVideo as error:
+        raise BadVideo(f"{video}: {error}") from None
 
 
 def _seconds(text: str) -> float:

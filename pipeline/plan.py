@@ -198,6 +198,7 @@ def check_flags(stage: Extract) -> None:
     checks = {
         "--extractor": (stage.extractor, bool(stage.extractor), "a name or more"),
         "--batch": (stage.batch, stage.batch >= 0, "0 or more"),
+        "--decoders": (stage.decoders, stage.decoders >= 0, "0 or more"),
         "--limit": (stage.limit, stage.limit is None or stage.limit > 0, "1 or more"),
         "--chunk-seconds": (stage.chunk_seconds, stage.chunk_seconds >= 0, "0 or more"),
         "--out": (stage.out, suffix in FILES or not suffix or folder, "a name in .h5, or a folder's without a dot"),

@@ -10,12 +10,14 @@ from extractors.spec import Chain
 from pipeline import sparse
 from pipeline.errors import BadSetting
 from pipeline.probe import Probe, probe
+from pipeline.publish import explained
 
 
 def save(video: Path, at: Sequence[float], segments: int, side: int, out: Path) -> list[str]:
     """Write the frames at the times `at` and of `segments` equal segments; return a line for each file.
 
-    `side` is the short side in pixels, 0 the video's own. Raises BadVideo, and BadSetting for a time outside the video.
+    `side` is the short side in pixels, 0 the video's own. Raises BadVideo, BadSetting for a time outside the
+    video, and BadFeatureFile where a picture cannot be written.
     """
     from PIL import Image
 
@@ -23,12 +25,13 @@ def save(video: Path, at: Sequence[float], segments: int, side: int, out: Path) 
     times = sorted({*_inside(known, at), *_segments(known, segments)})
     chain = Chain(fps=1, short_side=side or min(known.width, known.height))
     taken = sparse.take(video, known, chain, times)
-    out.mkdir(parents=True, exist_ok=True)
     lines = []
     for time, frame in zip(times, taken.frames, strict=True):
         seconds = f"{time:.6f}".rstrip("0").rstrip(".")
         path = out / f"{video.stem}-{seconds}.png"
-        Image.fromarray(frame).save(path)
+        with explained(path):
+            out.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(frame).save(path)
         lines.append(f"{path}: {frame.shape[1]}x{frame.shape[0]}, read by {taken.decoder}")
     return lines
 

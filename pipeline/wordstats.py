@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def tables(found: dict[str, Any]) -> list[Any]:
 
 def plot(found: dict[str, Any], path: Path) -> None:
     """Draw the words of highest and lowest idf as bars; the suffix of `path` says which kind of picture."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # the first time, it tells of a list of fonts
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

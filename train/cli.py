@@ -170,7 +170,8 @@ def _compare(runs: Annotated[list[Path], Parameter(required=True)], /, *, json_:
 def main(words: list[str] | None = None) -> None:
     """Run `train WORDS`; exit code 2 when the command was wrong."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for other in ("httpx", "matplotlib"):  # what they have to say is for their own developers
+        logging.getLogger(other).setLevel(logging.WARNING)
     try:
         words = expanded(sys.argv[1:] if words is None else words)
         sys.exit(int(app(words, exit_on_error=False, print_error=False, result_action="return_value") or 0))

@@ -64,7 +64,13 @@ def test_flags_that_cannot_be(words: list[str], error: str, tmp_path: Path, caps
 def test_a_bad_video_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.mp4").write_text("<html>")
     words = ("frames", tmp_path / "a.mp4", "--at", "0", "--out", tmp_path / "out")
-    assert inside(capsys)(*words, code=2, of=main) == "not a video: an HTML or XML page"
+    assert inside(capsys)(*words, code=2, of=main) == f"{tmp_path / 'a.mp4'}: not a video: an HTML or XML page"
+
+
+def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    words = ("frames", made(tmp_path / "a.mp4"), "--at", "0", "--out", tmp_path / "file")
+    assert inside(capsys)(*words, code=2, of=main).startswith(f"cannot write {tmp_path / 'file/a-0.png'}: File exists;")
 
 
 def test_segments_of_a_video_without_a_length(tmp_path: Path) -> None:

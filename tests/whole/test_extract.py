@@ -260,6 +260,7 @@ def test_wrong_inputs(videos: Path, undisturbed: Path, tmp_path: Path, monkeypat
     assert "float8" in error(*colors, out, "--dtype", "float8")
     assert "--part 3/2" in error(*colors, out, "--part", "3/2")
     assert "--limit 0" in error(*colors, out, "--limit", "0")
+    assert "--decoders -3: expected 0 or more" in error(*colors, out, "--decoders", "-3")
     assert "--device tpu" in error(*colors, out, "--device", "tpu")
     assert "expected a name in .h5" in error(*colors, tmp_path / "f.hdf")
     assert "dtype was float16, is float32" in error(*colors, undisturbed, "--dtype", "float32")
