@@ -178,14 +178,15 @@ def one(task: tuple[Callable[..., float], tuple[object, ...]]) -> float:
 
 
 def null(file: Path, presets: Sequence[Preset]) -> float:
-    """Run the command's own ffmpeg on a file, its frames thrown away."""
+    """Return the seconds of the command's own ffmpeg on a file, its frames thrown away."""
     probed = probe(file)
     branches = [Branch(p.chain, probed.width, probed.height) for p in presets]
     fds = range(3, 4 + len(branches))
     words = command_line(program(), Job(file, probed, threads=1, stall=120.0), branches, list(fds))
     words = [os.devnull if word.startswith("pipe:") else word for word in words]
+    begun = time.monotonic()
     subprocess.run([*words, "-y"], check=True, capture_output=True)
-    return 0.0
+    return time.monotonic() - begun
 
 
 def forward(preset: Preset, rows: int) -> float:
@@ -204,12 +205,17 @@ def forward(preset: Preset, rows: int) -> float:
 
 def whole(files: Sequence[Path], presets: Sequence[Preset], workers: int, out: Path) -> Watched:
     """Return what the command takes."""
-    table = out.with_suffix(".csv")
-    table.write_text("video_id,path\n" + "".join(f"{i},{file}\n" for i, file in enumerate(files)))
+    table = listed(files, out.with_suffix(".csv"))
     words = ["run", "extract", "--dataset", "files", "--root", str(table), "--weights", "random"]
     words += ["--extractor", ",".join(preset.name for preset in presets)]
     words += ["--dtype", "float32", "--workers", str(workers), "--out", str(out)]
     return watched([sys.executable, "-m", "pipeline.cli", *words])
+
+
+def listed(files: Sequence[Path], table: Path) -> Path:
+    """Write the data set of these files, whose ids are their numbers; return its place."""
+    table.write_text("video_id,path\n" + "".join(f"{i},{file}\n" for i, file in enumerate(files)))
+    return table
 
 
 def error(ours: Path, theirs: Path, preset: Preset, videos: int) -> float:

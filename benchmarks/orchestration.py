@@ -1,9 +1,9 @@
 """What orchestrating costs, with a million videos and no work: `python -m benchmarks.orchestration [--json]`.
 
-A simulated data set of N videos, all of them one small file, so that only the pipeline's own work is left: planning,
-chunks, outcomes, ledger, and the fold of a feature file in which nothing was extracted. The stand-in for a worker
-writes shards of a hundred videos with one row each, in the same process; its time is told apart. Every size runs in a
-process of its own; growth is the exponent of time and memory from one size to the next.
+A simulated data set of N videos, files of 1,000 bytes, so that only the pipeline's own work is left: planning, chunks,
+outcomes, ledger, and the fold of a feature file in which nothing was extracted. The stand-in for a worker writes shards
+of a hundred videos with one row each, in the same process; its time is told apart. Every size runs in a process of its
+own; growth is the exponent of time and memory from one size to the next.
 
     plan     what is left to do, of a new output
     dry      the same and what a dry run prints, without its trial of networks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.children import told
 from pipeline import dryrun, extraction, launch, plan
 from pipeline.provenance import file_attrs
 from pipeline.records import Clip, Manifest, Outcome, Video
@@ -37,12 +37,21 @@ def _work(stage: Extract, chunk: Sequence[Any]) -> list[Outcome]:
     return [Outcome(item.id, "ok", "", SECONDS) for item in chunk]
 
 
-def manifest(videos: int, file: Path) -> Manifest:
-    """Return N videos, all of them one file, as HowTo100M's would be without captions."""
-    names = [f"v{number:09}" for number in range(videos)]
-    return Manifest(
-        "files", tuple(Video(name, file, SECONDS) for name in names), tuple(Clip(name, name) for name in names)
-    )
+def manifest(videos: int, place: Path) -> Manifest:
+    """Return N videos, a thousand in a folder, as HowTo100M's would be without captions."""
+    folders = [place / f"{number:04}" for number in range(-(-videos // 1000))]
+    ids = [f"v{number:09}" for number in range(videos)]
+    found = (Video(id_, folders[n // 1000] / f"{id_}.mp4", SECONDS + n / 1e9) for n, id_ in enumerate(ids))
+    return Manifest("files", tuple(found), tuple(Clip(id_, id_) for id_ in ids))
+
+
+def make_files(found: Manifest) -> None:
+    """Make the videos' files, of 1,000 bytes that take no room."""
+    for video in found.videos:
+        assert isinstance(video.path, Path)
+        video.path.parent.mkdir(exist_ok=True)
+        with video.path.open("wb") as file:
+            file.truncate(1000)
 
 
 def measure(videos: int) -> dict[str, Any]:
@@ -62,14 +71,13 @@ def measure(videos: int) -> dict[str, Any]:
         processor["work"] += time.process_time() - cpu
         return found
 
+    before = told("VmHWM") / 1e6
     with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "one.mp4"
-        file.write_bytes(bytes(1000))
-        plan.load = lambda *_: manifest(videos, file)  # type: ignore[assignment]
+        make_files(manifest(videos, Path(place)))
+        plan.load = lambda *_: manifest(videos, Path(place))  # type: ignore[assignment]
         dryrun._pace = lambda *_: 0.0  # type: ignore[assignment]
         Extract.work = work  # type: ignore[method-assign]
         stage = Extract(dataset="files", extractor=("colors",), out=Path(place) / "features.h5", chunk_seconds=CHUNK)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         with phase("plan"):
             plan_of(stage)
         with phase("dry"), redirect_stdout(StringIO()):
@@ -80,7 +88,7 @@ def measure(videos: int) -> dict[str, Any]:
         with phase("resume"):
             plan_of(stage)
         seconds["run"], processor["run"] = (one["run"] - one["work"] for one in (seconds, processor))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 - before
+        peak = told("VmHWM") / 1e6 - before
     return {"videos": videos, "seconds": seconds, "processor": processor, "peak_mb": peak}
 
 

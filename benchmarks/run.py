@@ -46,6 +46,9 @@ SMALL: dict[str, Small] = {
         "--videos {data}/videos/hmdb51 {data}/videos/ucf101 --networks resnet152 --runs 1",
         data=("videos/hmdb51", "videos/ucf101"),
     ),
+    "extract_each": Small(
+        "--videos {data}/videos/hmdb51 --extractors timm --seconds 5 --runs 1", data=("videos/hmdb51",)
+    ),
     "orchestration": Small("--sizes 1000 10000"),
     "store": Small("--videos 2000 --dim 512 --batches 8 --rounds 2"),
     "captions": Small("--only merge --videos 2000 --runs 1"),

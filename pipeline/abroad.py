@@ -20,7 +20,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import BadSetting
+from pipeline.mapping import Maps, moved
 from pipeline.provenance import commit
 from pipeline.records import Outcome
 
@@ -51,10 +52,6 @@ class Unfit(BadSetting):
     def __init__(self, why: str, address: str = "") -> None:
         super().__init__(why)
         self.address = address
-
-
-Maps = tuple[tuple[Path, Path], ...]
-"""(folder here, the same folder as workers see it)."""
 
 
 @dataclass(frozen=True)
@@ -204,34 +201,6 @@ def _several(workers: Sequence[str]) -> str:
 def same_versions(client: Client) -> None:
     """Look at the workers of a stage that has no paths to see."""
     meet(client, Common(versions()))
-
-
-def maps_of(texts: Sequence[str]) -> Maps:
-    """Return what `--map-path FROM=TO` says, the longest FROM first. Raises BadSetting."""
-    found = []
-    for text in texts:
-        here, equals, there = text.partition("=")
-        if not (equals and Path(here).is_absolute() and Path(there).is_absolute()):
-            raise BadSetting(f"--map-path {text}: expected FROM=TO, two whole paths that begin with /")
-        found.append((Path(here), Path(there)))
-    return tuple(sorted(found, key=lambda pair: -len(pair[0].parts)))
-
-
-def moved(value: Any, maps: Maps) -> Any:
-    """Return a value with all paths in it, at any depth of dataclasses and tuples, as workers see them."""
-    if not maps:
-        return value
-    if isinstance(value, Path):
-        below = ((here, there) for here, there in maps if value.is_relative_to(here))
-        return next((there / value.relative_to(here) for here, there in below), value)
-    if isinstance(value, tuple):
-        some = tuple(moved(one, maps) for one in value)
-        return some if any(new is not old for new, old in zip(some, value, strict=True)) else value
-    if is_dataclass(value) and not isinstance(value, type):
-        new = {field.name: moved(getattr(value, field.name), maps) for field in fields(value) if field.init}
-        changed = {name: one for name, one in new.items() if one is not getattr(value, name)}
-        return replace(value, **changed) if changed else value
-    return value
 
 
 @dataclass(frozen=True)

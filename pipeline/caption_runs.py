@@ -65,7 +65,8 @@ def _write_captions(output: Output, manifest: Manifest) -> None:
             )
     if not manifest.captions:
         raise BadSetting(f"--dataset {manifest.dataset} has no captions to tag")
-    output.finish(manifest, file_attrs(manifest.dataset), {})
+    output.begin(manifest, file_attrs(manifest.dataset))
+    output.finish(file_attrs(manifest.dataset), {})
     write_oddities(output, manifest)
 
 

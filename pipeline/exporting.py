@@ -18,9 +18,10 @@ import numpy as np
 from pipeline import formats
 from pipeline.errors import BadFeatureFile, BadSetting
 from pipeline.foreign import Rows, about_path, write_about
+from pipeline.overlay import Stream
 from pipeline.provenance import file_attrs
 from pipeline.publish import explained, publish, temporary_name
-from pipeline.store import STATUS, Features, Stream
+from pipeline.store import STATUS, Features
 
 EPS = 1e-12
 """A row shorter than this is divided by it."""

@@ -11,11 +11,13 @@ from dataclasses import replace
 
 import orjson
 
-from pipeline.abroad import Away, maps_of, sent
+from pipeline.abroad import Away, sent
 from pipeline.devices import gpus, resolve
 from pipeline.kinds import Kind, has_gpus, read
 from pipeline.loading import write_lines, write_oddities
+from pipeline.mapping import maps_of
 from pipeline.output import Output
+from pipeline.provenance import file_attrs
 from pipeline.records import Outcome
 from pipeline.runner import Loop, Pool, run
 from pipeline.stages.extract import Extract, output_of, plan_of
@@ -39,6 +41,9 @@ def launch(stage: Extract, where: Where, limit: float | None = None) -> int:
         plan = plan_of(stage)
         output.drop(plan.wanted)
         _announce(stage)
+        output.begin(plan.manifest, file_attrs(plan.manifest.dataset))
+        write_oddities(output, plan.manifest)
+        plan.forget()
         if pool is not None:
             outcomes = run(stage, pool, stop=stop)
         else:
@@ -46,7 +51,6 @@ def launch(stage: Extract, where: Where, limit: float | None = None) -> int:
                 outcomes = run(away, _elsewhere(away, where.scheduler, kind), stop=stop)
         # What the output holds counts, not only what this run did: the same command gives the same answer again.
         troubles = [o for o in (*plan.done, *outcomes) if o.status != "ok"]
-        write_oddities(output, plan.manifest)
         write_lines(output.beside("missing.txt"), [video.encode() for video in plan.missing])
         write_lines(output.beside("failures.jsonl"), [orjson.dumps(o) for o in troubles])
     code = _summary(stage, outcomes, output)

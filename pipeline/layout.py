@@ -13,9 +13,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.overlay import Stream
 from pipeline.parts import FORMAT
 from pipeline.seals import STEP, seal
-from pipeline.store import Stream
 
 
 @dataclass(frozen=True)

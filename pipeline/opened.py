@@ -20,7 +20,7 @@ from pipeline.errors import BadFeatureFile
 from pipeline.parts import Part
 
 if TYPE_CHECKING:
-    from pipeline.store import Stream
+    from pipeline.overlay import Stream
 
 MOST = 200
 """Parts that are kept open, two handles each, as a process may often have no more than 1,024; a folder may have

@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +69,10 @@ class Output:
         return f"shard-{self.share}-" if self.share else "shard-"
 
     @property
+    def _tables(self) -> Path:
+        return self.folder / "tables.h5"
+
+    @property
     def _ledger(self) -> Path:
         return self.folder / (f"manifest-{self.share}.jsonl" if self.share else "manifest.jsonl")
 
@@ -76,10 +80,10 @@ class Output:
         """Return the feature files that hold what is there already, oldest first."""
         return [path for path in dict.fromkeys([self.path, self.folder]) if path.exists()]
 
-    def parts(self) -> list[Part]:
-        """Return what is there already. Raises BadFeatureFile for a damaged file."""
+    def parts(self) -> Iterator[Part]:
+        """Yield what is there already. Raises BadFeatureFile for a damaged file."""
         sources = [path for path in self.sources() if path.is_file() or read_ledger(path)]
-        return [read_part(file) for source in sources for file in part_files(source)]
+        return (read_part(file) for source in sources for file in part_files(source))
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -132,9 +136,9 @@ class Output:
         raise BadFeatureFile(f"{file} comes and goes; see what other run writes {self.path}")
 
     def _remove_if_empty(self, lock: int) -> None:
-        """Remove the folder of shards if only our lock is in it; after `finish` there may be that of the next run."""
+        """Remove the folder of shards if no shard is in it; after `finish` there may be the lock of the next run."""
         ours = _is(lock, self.folder / ".lock")
-        if ours and [file.name for file in self.folder.iterdir()] == [".lock"]:
+        if ours and {file.name for file in self.folder.iterdir()} <= {".lock", self._tables.name}:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def adopt(self) -> None:
@@ -162,17 +166,25 @@ class Output:
             elif len(left.streams) < len(part.streams):
                 fold([left], file, part.attrs)
 
-    def finish(self, manifest: Manifest, attrs: Mapping[str, Any], wanted: Settings) -> None:
+    def begin(self, manifest: Manifest, attrs: Mapping[str, Any]) -> None:
+        """Write the data set's own tables, as `finish` needs them."""
+        write_tables(self._tables, attrs, manifest)
+
+    def _to_fold(self, shards: Sequence[Path], wanted: Settings) -> Iterator[Part]:
+        """Yield what makes the final file, a file after the other."""
+        yield read_part(self._tables)
+        if self.path.exists():
+            yield current(read_part(self.path), wanted)
+        yield from map(read_part, shards)
+
+    def finish(self, attrs: Mapping[str, Any], wanted: Settings) -> None:
         """Bring shards and tables into their final form, without streams of other settings than the wanted ones."""
-        tables = self.folder / "tables.h5"
-        write_tables(tables, attrs, manifest)
         self.adopt()
         if not self.is_file or self.share:
             return
-        old = [current(read_part(self.path), wanted)] if self.path.exists() else []
-        shards = [read_part(self.folder / name) for name in read_ledger(self.folder)]
-        if shards or not old or not same_tables(tables, self.path):
-            fold([read_part(tables), *old, *shards], self.path, attrs)
+        shards = [self.folder / name for name in read_ledger(self.folder)]
+        if shards or not self.path.exists() or not same_tables(self._tables, self.path):
+            fold(self._to_fold(shards, wanted), self.path, attrs)
         # Out of sight at once: half a folder of shards would tell another story than the whole.
         folded = self.folder.with_name(f".{self.folder.name}.folded-{os.getpid()}")
         with explained(self.path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,9 +37,15 @@ class Item:
     """One video and the presets it lacks."""
 
     id: str
-    path: Path | Remote
+    file: str | Remote
+    """Its path, as text."""
     seconds: float
     jobs: tuple[Job, ...]
+
+    @property
+    def path(self) -> Path | Remote:
+        """Where it is."""
+        return Path(self.file) if isinstance(self.file, str) else self.file
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -47,11 +53,12 @@ class Item:
         return tuple(name for job in self.jobs for name, _ in job.preset.streams)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """What a run has before it."""
 
     manifest: Manifest
+    """The data set as loaded, until `forget`."""
     jobs: tuple[Job, ...]
     items: tuple[Item, ...]
     missing: tuple[str, ...]
@@ -63,17 +70,20 @@ class Plan:
     wanted: dict[str, dict[str, Any]]
     """Settings of the streams to be made."""
 
+    def forget(self) -> None:
+        """Let go of all that is annotated: where it is written, nobody needs it while a million videos are done."""
+        self.manifest = Manifest(self.manifest.dataset, ())
 
-def check_settings(parts: Sequence[Part], wanted: Mapping[str, Mapping[str, Any]]) -> None:
+
+def check_settings(part: Part, wanted: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise PresetMismatch when a stream is there that was made with other settings than those wanted now."""
-    for part in parts:
-        for name in (name for name in wanted if name in part.streams):
-            differences = _differences(part.streams[name]["settings"], wanted[name])
-            if differences:
-                raise PresetMismatch(
-                    f"stream {name} in {part.path} was made with other settings: {'; '.join(differences)}; "
-                    "use another --out, or --force to make the stream anew"
-                )
+    for name in (name for name in wanted if name in part.streams):
+        differences = _differences(part.streams[name]["settings"], wanted[name])
+        if differences:
+            raise PresetMismatch(
+                f"stream {name} in {part.path} was made with other settings: {'; '.join(differences)}; "
+                "use another --out, or --force to make the stream anew"
+            )
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -111,19 +121,21 @@ def left(
     missing: list[str] = []
     done: list[Outcome] = []
     changed = 0
-    far = remote.look(videos, features)
+    far, here = remote.look(videos, features), str(Path.cwd())
     for video in videos:
-        path = video.path.absolute() if isinstance(video.path, Path) else video.path
-        state = far.get(video.id, remote.UNKNOWN) if isinstance(path, Remote) else remote.of_file(path)
-        if path is None or state is None:
+        file = video.file
+        if isinstance(file, str) and not file.startswith("/"):
+            file = f"{here}/{file}"
+        state = far.get(video.id, remote.UNKNOWN) if isinstance(file, Remote) else remote.of_file(file)
+        if file is None or state is None:
             missing.append(video.id)
             continue
         fresh = _unchanged(features, video.id, state)
         lacks = tuple(j for j in todo if not (fresh and _has(features, j.preset, video.id, retry_failed)))
         if lacks:
             changed += fresh is False
-            guess = state.size / BYTES_PER_SECOND if isinstance(path, Path) else FAR_SECONDS
-            items.append(Item(video.id, path, video.duration or guess, lacks))
+            guess = state.size / BYTES_PER_SECOND if isinstance(file, str) else FAR_SECONDS
+            items.append(Item(video.id, file, video.duration or guess, lacks))
         else:
             done.append(_outcome(features, video.id, todo))
     return items, missing, changed, done
@@ -169,14 +181,10 @@ def make_plan(stage: Extract, output: Output) -> Plan:
     manifest = load(stage.dataset, stage.root, stage.videos, stage.dedup, stage.allow_pickle)
     todo = jobs(stage.extractor, stage.weights)
     wanted = stream_settings(todo, stage.dtype, stage.autocast)
-    parts = output.parts()
-    _check_dataset(output.path, parts, manifest.dataset)
-    if stage.force:
-        parts = _forced(stage, parts, wanted)
-    check_settings(parts, wanted)
     todo = compiled(todo, manifest, stage.compile, resolve(stage.device))
     videos = divide(manifest.videos, stage.limit, stage.part)
-    items, missing, changed, done = left(videos, todo, Features(parts), stage.retry_failed)
+    features = Features(_held(stage, output, manifest.dataset, wanted))
+    items, missing, changed, done = left(videos, todo, features, stage.retry_failed)
     if videos and len(missing) == len(videos):
         raise BadDataset(
             f"none of the {len(videos)} videos of {stage.dataset} is there; {datasets.get(stage.dataset).HINT}"
@@ -190,6 +198,16 @@ def make_plan(stage: Extract, output: Output) -> Plan:
         changed=changed,
         wanted=wanted,
     )
+
+
+def _held(stage: Extract, output: Output, dataset: str, wanted: Mapping[str, Mapping[str, Any]]) -> Iterator[Part]:
+    """Yield what the output holds already, a file after the other. Raises PresetMismatch for what cannot go with it."""
+    parts: Iterable[Part] = output.parts()
+    for part in _forced(stage, list(parts), wanted) if stage.force else parts:
+        if (held := str(part.attrs["dataset"])) != dataset:
+            raise PresetMismatch(f"{output.path} holds data set {held}, not {dataset}; use another --out")
+        check_settings(part, wanted)
+        yield part
 
 
 def check_flags(stage: Extract) -> None:
@@ -219,9 +237,3 @@ def _forced(stage: Extract, parts: list[Part], wanted: Mapping[str, Mapping[str,
             raise BadSetting(f"--force with other settings makes whole streams anew; leave out {flag}")
         return left
     return [replace(part, streams={n: s for n, s in part.streams.items() if n not in wanted}) for part in parts]
-
-
-def _check_dataset(path: Path, parts: Sequence[Part], dataset: str) -> None:
-    held = {str(part.attrs["dataset"]) for part in parts} - {dataset}
-    if held:
-        raise PresetMismatch(f"{path} holds data set {', '.join(held)}, not {dataset}; use another --out")

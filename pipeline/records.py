@@ -15,16 +15,27 @@ class Remote:
     """http://, https://, s3:// or gs://."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Video:
     """One media file. `path` is None when the data set names it but the file is not there."""
 
     id: str
-    path: Path | Remote | None
-    duration: float = 0.0
+    file: str | Remote | None
+    """Its path, as text: the Paths of a million videos are 350 MB."""
+    duration: float
     """Seconds as annotated, to balance the work; 0 when the annotations do not say."""
-    original: str = ""
+    original: str
     """The id as it is annotated, where it was brought into another form; else empty."""
+
+    def __init__(self, name: str, path: Path | Remote | None, duration: float = 0.0, original: str = "") -> None:
+        values = name, str(path) if isinstance(path, Path) else path, duration, original
+        for slot, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, slot, value)
+
+    @property
+    def path(self) -> Path | Remote | None:
+        """Where it is."""
+        return Path(self.file) if isinstance(self.file, str) else self.file
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,15 +108,13 @@ def local(source: Path | Remote) -> Iterator[tuple[Path, State | None]]:
         yield path, _fetch(source.url, file)
 
 
-def of_file(path: Path | None) -> State | None:
+def of_file(path: Path | str | None) -> State | None:
     """Return the state of a file of this machine, None where there is none."""
     try:
-        if path is None or not path.is_file():
-            return None
-        stat = path.stat()
-    except OSError:
+        found = os.stat(path) if path is not None else None  # noqa: PTH116 — a Path of each of a million
+    except (OSError, ValueError):
         return None
-    return State(stat.st_size, stat.st_mtime_ns)
+    return State(found.st_size, found.st_mtime_ns) if found and stat.S_ISREG(found.st_mode) else None
 
 
 def look(videos: Iterable[Video], features: Features) -> dict[str, State | None]:
@@ -123,7 +122,7 @@ def look(videos: Iterable[Video], features: Features) -> dict[str, State | None]
 
     What a server does not say, or one that does not answer, is taken to be as it was.
     """
-    done = [(video.id, video.path) for video in videos if isinstance(video.path, Remote) and video.id in features.index]
+    done = [(video.id, video.file) for video in videos if isinstance(video.file, Remote) and video.id in features.index]
     found = dict(zip((video for video, _ in done), states([path for _, path in done]), strict=True))
     silent = [video for video, state in found.items() if state == UNKNOWN]
     if silent:

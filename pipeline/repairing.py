@@ -26,7 +26,7 @@ def repair(path: Path) -> list[str]:
 
 def _repair(file: Path) -> Iterator[str]:
     part = read_part(file)
-    bad = list(damaged(part))
+    bad = list(damaged(file))
     if bad:
         fold([_without(part, bad)], file, part.attrs)
     for stream, video in bad:

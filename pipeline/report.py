@@ -16,9 +16,10 @@ from extractors.spec import row_count
 from pipeline.counts import differences, stored
 from pipeline.datasets import expected, names
 from pipeline.layout import worst
+from pipeline.overlay import Stream
 from pipeline.parts import read_column, readable
 from pipeline.seals import broken
-from pipeline.store import STATUS, Features, Stream
+from pipeline.store import STATUS, Features
 from pipeline.tables import DERIVED, out_of_date
 
 REFERENCES = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from pipeline.errors import BadFeatureFile
 from pipeline.faults import point
 from pipeline.layout import StreamHead, create
+from pipeline.overlay import Stream
 from pipeline.parts import VIDEO_COLUMNS, Part, read_part
 from pipeline.publish import publish
 from pipeline.records import Status
-from pipeline.store import STATUS, Features, Stream
+from pipeline.store import STATUS, Features
 from pipeline.tables import Writer, copy_tables
 
 Rows = NDArray[np.floating[Any]]
@@ -69,7 +70,7 @@ def write_shard(
                     if name in video.rows:
                         _write_all(file.fileno(), video.rows[name])
                         point("rows.one", path)
-        verify_part(read_part(temporary))
+        verify_file(temporary)
 
 
 def _write_all(handle: int, rows: Rows) -> None:
@@ -100,18 +101,18 @@ def _reason(video: Extracted, stream: str) -> str:
     return "; ".join(text for text in said if text)
 
 
-def verify_part(part: Part) -> None:
+def verify_file(path: Path) -> None:
     """Read every row of a file again and compare checksums. Raises BadFeatureFile naming stream and video."""
-    for stream, video in damaged(part):
+    for stream, video in damaged(path):
         raise BadFeatureFile(
-            f"{part.path}: rows of {video} in stream {stream} do not match their checksum; "
-            f"`pipeline repair {part.path}` drops them, then run again"
+            f"{path}: rows of {video} in stream {stream} do not match their checksum; "
+            f"`pipeline repair {path}` drops them, then run again"
         )
 
 
-def damaged(part: Part) -> Iterator[tuple[str, str]]:
+def damaged(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (stream, video) whose rows in this file are not there, or not those that were written."""
-    with Features([part]) as features:
+    with Features.open(path) as features:
         for stream in features.streams.values():
             for at in np.flatnonzero(stream.count):
                 video = str(features.videos["id"][at])
@@ -125,19 +126,17 @@ def damaged(part: Part) -> Iterator[tuple[str, str]]:
 
 
 def fold(
-    parts: Sequence[Part], out: Path, attrs: Mapping[str, Any], made: Mapping[str, Writer] = MappingProxyType({})
+    parts: Iterable[Part], out: Path, attrs: Mapping[str, Any], made: Mapping[str, Writer] = MappingProxyType({})
 ) -> None:
     """Write one feature file from `parts`: for rows the last one counts, for tables the first that has them.
 
-    The tables `made` are written anew.
+    The tables `made` are written anew. Parts that are read while they are asked for are never all in memory.
     """
     with publish(out) as temporary:
-        features = Features(parts)
-        del parts  # of a million videos, what is read of them and what is made of it would fill a gigabyte together
-        with features:
+        with Features(parts) as features:
             _write_folded(features, temporary, attrs, made)
         paths = [part.path for part in features.parts]
-        del features
+        del features  # of a million videos it is too much to hold while all of them are looked at again
         point("verify.before", out)
         _verify_folded(temporary, paths)
 
@@ -145,10 +144,10 @@ def fold(
 def _verify_folded(whole: Path, parts: Sequence[Path]) -> None:
     """Raise BadFeatureFile when rows are not what they were, naming the part that holds them so, if one does."""
     try:
-        verify_part(read_part(whole))
+        verify_file(whole)
     except BadFeatureFile:
         for part in parts:
-            verify_part(read_part(part))
+            verify_file(part)
         raise
 
 

@@ -28,8 +28,8 @@ class Where:
 
     def check(self) -> None:
         """Raise BadSetting for flags that cannot be, or not together."""
-        from pipeline.abroad import maps_of
         from pipeline.kinds import read
+        from pipeline.mapping import maps_of
 
         if self.workers is not None and self.workers < 0:
             raise BadSetting(f"--workers {self.workers}: expected 0 or more")

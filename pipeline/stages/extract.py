@@ -84,9 +84,9 @@ class Extract:
         if failed:
             from pipeline.extraction import record_failures
 
-            known = Features([current(part, plan.wanted) for part in output.parts()])
+            known = Features(current(part, plan.wanted) for part in output.parts())
             record_failures(self, plan.items, failed, output, known)
-        output.finish(plan.manifest, file_attrs(plan.manifest.dataset), plan.wanted)
+        output.finish(file_attrs(plan.manifest.dataset), plan.wanted)
 
 
 def output_of(stage: Extract) -> Output:

@@ -143,13 +143,13 @@ def test_every_choice_is_stored_and_compared(name):
     preset, found = _preset(name), weights.Found("random")
     stored = stream_settings([Job(preset, found)], "float16", False)
     made = SimpleNamespace(path="features.h5", streams={key: {"settings": value} for key, value in stored.items()})
-    check_settings([made], stream_settings([Job(preset, found)], "float16", False))
+    check_settings(made, stream_settings([Job(preset, found)], "float16", False))
     assert json.loads(json.dumps(stored)) == stored
     for changed in _changes(preset):
         wanted = stream_settings([Job(changed, found)], "float16", False)
         if wanted.keys() & stored.keys():
             with pytest.raises(PresetMismatch, match="was made with other settings"):
-                check_settings([made], wanted)
+                check_settings(made, wanted)
     other = weights.Found("file", Path("net.pth"), "0" * 64)
     for wanted in (
         stream_settings([Job(preset, other)], "float16", False),
@@ -157,7 +157,7 @@ def test_every_choice_is_stored_and_compared(name):
         stream_settings([Job(preset, found)], "float16", True),
     ):
         with pytest.raises(PresetMismatch):
-            check_settings([made], wanted)
+            check_settings(made, wanted)
 
 
 def test_files_made_before_rows_could_overlap_are_the_same_streams():
@@ -165,7 +165,7 @@ def test_files_made_before_rows_could_overlap_are_the_same_streams():
     wanted = stream_settings([Job(preset, weights.Found("random"))], "float16", False)
     old = json.loads(json.dumps(wanted))[preset.name]
     del old["stride"], old["tail"], old["chain"]["stretch"]
-    check_settings([SimpleNamespace(path="f.h5", streams={preset.name: {"settings": old}})], wanted)
+    check_settings(SimpleNamespace(path="f.h5", streams={preset.name: {"settings": old}}), wanted)
 
 
 def test_rates_are_the_published_ones():

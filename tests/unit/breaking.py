@@ -34,7 +34,8 @@ def first(path: Path) -> None:
     output = Output(path)
     with output.owned():
         shard(output.shard("a"), video("v1", streams=("a:x", "b:y")))
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
 
 
 def second(path: Path) -> None:
@@ -42,7 +43,8 @@ def second(path: Path) -> None:
     output = Output(path)
     with output.owned():
         shard(output.shard("b"), video("v2", seed=5, streams=("a:x", "b:y")))
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
 
 
 @contextmanager

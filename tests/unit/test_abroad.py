@@ -14,10 +14,11 @@ import pytest
 import extractors
 from extractors.weights import Found
 from pipeline import abroad
-from pipeline.abroad import Away, Common, Seen, Unfit, look, maps_of, meet, moved, sent, unequal
+from pipeline.abroad import Away, Common, Seen, Unfit, look, meet, sent, unequal
 from pipeline.cluster import local
 from pipeline.errors import BadSetting
 from pipeline.jobs import Job
+from pipeline.mapping import maps_of, moved
 from pipeline.output import Output
 from pipeline.plan import Item
 from pipeline.records import Outcome, Remote
@@ -50,14 +51,14 @@ def met(common: Common, folder: Path | None = None, **answers: Any) -> str:
 
 def test_all_paths_of_an_item_are_mapped_and_the_longest_map_counts() -> None:
     maps = maps_of(["/data=/mnt/d", "/data/big=/scratch/b", "/home/me=/users/me"])
-    item = Item("a", Path("/data/big/x/a.mp4"), 1.0, (JOB,))
-    there = moved((item, replace(item, path=Path("/database/a.mp4"))), maps)
+    item = Item("a", "/data/big/x/a.mp4", 1.0, (JOB,))
+    there = moved((item, replace(item, file="/database/a.mp4")), maps)
     assert [one.path for one in there] == [Path("/scratch/b/x/a.mp4"), Path("/database/a.mp4")]
     assert there[0].jobs[0].weights.path == Path("/users/me/weights/r.pth")
     assert there[0].jobs[0].preset is JOB.preset
     stage = moved(Extract(dataset="files", root="/data", out=Path("/data/f.h5")), maps)
     assert (stage.out, stage.root) == (Path("/mnt/d/f.h5"), "/data")
-    far = replace(item, path=Remote("s3://data/a.mp4"), jobs=())
+    far = replace(item, file=Remote("s3://data/a.mp4"), jobs=())
     assert moved(far, maps) is far
     assert moved(item, ()) is item
 
@@ -158,7 +159,7 @@ def test_a_stage_looks_before_its_first_chunk_and_works_with_mapped_paths(tmp_pa
 
 
 def test_the_token_lies_there_as_long_as_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    items = (Item("a", Path("/data/a.mp4"), 1.0, ()), Item("b", Remote("http://x/b"), 1.0, ()))
+    items = (Item("a", "/data/a.mp4", 1.0, ()), Item("b", Remote("http://x/b"), 1.0, ()))
     monkeypatch.setattr("pipeline.stages.extract.plan_of", lambda _: type("P", (), {"items": items, "jobs": (JOB,)}))
     output = Output(tmp_path / "f.h5")
     output.folder.mkdir()

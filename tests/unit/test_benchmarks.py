@@ -1,5 +1,6 @@
 """Benchmarks compare like with like: the sides return the same, and each is run by `make bench`."""
 
+import json
 import re
 import sys
 from importlib import import_module
@@ -10,10 +11,12 @@ import pytest
 import torch
 
 import extractors
-from benchmarks import extract_peer, printing, store_child, store_files
+from benchmarks import extract_child, extract_each, extract_peer, printing, store_child, store_files
 from benchmarks.run import SMALL
 from benchmarks.store import ROWS, TOKENS, Job
+from extractors.embed import Batcher
 from extractors.preprocess import pad_row, to_input
+from tests.whole.frames import program
 
 HERE = Path(__file__).parents[2] / "benchmarks"
 
@@ -81,3 +84,84 @@ def test_the_peer_of_extraction_makes_the_same_input(name: str) -> None:
     )
     found = extract_peer.cut(torch.from_numpy(frames.astype(np.float32)).permute(0, 3, 1, 2), preset)
     torch.testing.assert_close(found, to_input(rows, preset), rtol=1e-6, atol=1e-6)
+
+
+def drawn(path: Path, size: str, seconds: int) -> Path:
+    program("-f", "lavfi", "-i", f"testsrc=size={size}:rate=10:duration={seconds}", "-y", path)
+    return path
+
+
+def test_an_extractor_beside_its_floors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row a second of frames that keep their shape, in batches of eight: a batch for each video."""
+    drawn(tmp_path / "a.mp4", "64x48", 3)
+    drawn(tmp_path / "b.mp4", "48x64", 2)
+    (tmp_path / "c.mp4").write_text("no video, and not looked at: there are 5 seconds before it")
+    words = ["--videos", tmp_path, "--extractors", "colors", "--seconds", "4", "--runs", "2", "--json"]
+    monkeypatch.setattr(sys, "argv", ["extract_each", *map(str, words)])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    extract_each.main()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["videos"], found["seconds"], found["runs"]) == (2, pytest.approx(5), 2)
+    ((name, one),) = found["extractors"].items()
+    assert (name, one["preset"], one["rows"], one["rows of padding"]) == ("colors:resnet152", name, 5, 5 + 6)
+    assert all(0 < one[side] < 60 for side in ("wall", "decode floor", "network floor", "Batcher"))
+    assert one["network floor"] < one["Batcher"] < one["wall"]  # it also turns the frames into numbers
+    assert {ratio: len(runs) for ratio, runs in one["by run"].items()} == dict.fromkeys(one["by run"], 2)
+    assert one["wall / floors"] < one["wall / larger floor"]
+    assert one["met"] == {"wall / floors, <= 1.15": one["wall / floors"] <= 1.15}
+    extract_each.show(found)
+    assert re.search(r"colors:resnet152 +│ +5 \+ 11 +│", capsys.readouterr().out)
+
+
+def test_ratios_are_medians_and_the_batcher_s_is_required_of_three() -> None:
+    rounds = [
+        {"wall": 12.0, "decode floor": 2.0, "network floor": 6.0, "Batcher": 6.0},
+        {"wall": 7.0, "decode floor": 6.0, "network floor": 1.0, "Batcher": 1.5},
+        {"wall": 9.0, "decode floor": 2.0, "network floor": 8.0, "Batcher": 10.0},
+    ]
+    found = extract_each.summary({"preset": "s3d_howto100m:univl", "rows": 3, "rounds": rounds})
+    assert found["by run"]["wall / floors"] == [1.5, 1.0, 0.9]
+    assert found["by run"]["wall / larger floor"] == [2.0, 7 / 6, 1.125]
+    assert (found["wall / floors"], found["wall / larger floor"], found["Batcher / bare"]) == (1.0, 7 / 6, 1.25)
+    assert (found["wall"], found["decode floor"], found["network floor"]) == (9.0, 2.0, 6.0)
+    assert found["met"] == {"wall / floors, <= 1.15": True, "Batcher / bare, <= 1.1": False}
+    assert extract_each.judged(found, "wall / floors") == "1.00 (1.50 1.00 0.90) met"
+    assert extract_each.judged(found, "Batcher / bare") == "1.25 (1.00 1.50 1.25) NOT met"
+    other = extract_each.summary({"preset": "colors:i3d_x101", "rows": 3, "rounds": rounds})
+    assert extract_each.judged(other, "Batcher / bare") == "1.25 (1.00 1.50 1.25)"
+
+
+def test_the_floor_is_without_the_last_batch_s_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 rows in batches of 4: two batches by each side, of which 5 / 8 count."""
+    seen: list[tuple[int, ...]] = []
+
+    class Network(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(tuple(x.shape))
+            return x.mean((1, 2, 3, 4))[:, None]
+
+    preset = extractors.preset("colors:i3d_x101")
+    monkeypatch.setattr(extract_child, "seconds_of", lambda what: [what(), 1.0][1])
+    assert extract_child.forward(Batcher(preset, Network(), preset.batch), (6, 4), 5) == (1.25, 1.25)
+    assert seen == [(4, 3, 16, 4, 6)] * 4
+
+
+def test_extractors_that_cannot_be_measured_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    video, text = drawn(tmp_path / "a.mp4", "64x48", 1), tmp_path / "b.mp4"
+    text.write_text("no video")
+    failed = extract_child.measured("colors", [text], 1)
+    monkeypatch.setitem(sys.modules, "timm", None)
+    lacking = extract_child.measured(extract_each.preset_of("timm"), [video], 1)
+    about = {"videos": 1, "seconds": 1.0, "runs": 1, "load before": 0.0, "load after": 0.0}
+    extract_each.show({**about, "extractors": {"colors": failed, "timm": lacking}})
+    told = capsys.readouterr().out
+    assert re.search(r"^colors: failed: .*not a video", told, re.MULTILINE)
+    assert re.search(r"^timm: left out: it needs something that is not installed: .*timm", told, re.MULTILINE)
+    monkeypatch.setattr(sys, "argv", ["extract_each", "--extractors", "colours"])
+    with pytest.raises(SystemExit):
+        extract_each.main()
+    assert "unknown extractor 'colours'; there are: c3d, " in capsys.readouterr().err

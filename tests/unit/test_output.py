@@ -23,7 +23,8 @@ def test_shards_become_one_file_and_go(tmp_path: Path) -> None:
     with output.owned():
         shard(output.shard("one"), video("v1"))
         shard(output.shard("two"), video("v2", seed=3))
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     assert [f.name for f in tmp_path.iterdir()] == ["features.h5"]
     with Features.open(tmp_path / "features.h5") as features:
         np.testing.assert_array_equal(features.rows("a:x", "v2"), rows(3, seed=3))
@@ -34,7 +35,8 @@ def test_a_folder_of_shards_reads_like_the_file(tmp_path: Path) -> None:
         with output.owned():
             shard(output.shard("one"), video("v2", 2, seed=1))
             shard(output.shard("two"), video("v1", 4, seed=2))
-            output.finish(MANIFEST, ATTRS, {})
+            output.begin(MANIFEST, ATTRS)
+            output.finish(ATTRS, {})
     with Features.open(tmp_path / "features.h5") as file, Features.open(tmp_path / "features") as folder:
         assert list(file.videos["id"]) == list(folder.videos["id"])
         for name in ("v1", "v2"):
@@ -94,11 +96,13 @@ def test_parts_of_a_divided_job_are_folded_by_a_run_without_part(tmp_path: Path)
         output = Output(tmp_path / "features.h5", share)
         with output.owned():
             shard(output.shard("s"), video(name, seed=len(share)))
-            output.finish(MANIFEST, ATTRS, {})
+            output.begin(MANIFEST, ATTRS)
+            output.finish(ATTRS, {})
         assert not (tmp_path / "features.h5").exists()
     whole = Output(tmp_path / "features.h5")
     with whole.owned():
-        whole.finish(MANIFEST, ATTRS, {})
+        whole.begin(MANIFEST, ATTRS)
+        whole.finish(ATTRS, {})
     with Features.open(tmp_path / "features.h5") as features:
         assert list(features.stream("a:x").count) == [3, 3]
 
@@ -111,7 +115,8 @@ def test_a_shard_that_is_written_again_counts_anew(tmp_path: Path) -> None:
         shard(output.shard("b"), video("v1", status="failed"), video("v2"))
         output.adopt()
         shard(output.shard("a"), video("v1", 4))
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     with Features.open(tmp_path / "features") as features:
         assert list(features.stream("a:x").status) == [1, 1]
 
@@ -122,7 +127,8 @@ def test_dropping_a_stream_leaves_the_others(tmp_path: Path) -> None:
         shard(output.shard("both"), video("v1", streams=("a:x", "b:y")))
         shard(output.shard("one"), video("v2"))
         output.drop({"a:x": {"other": "settings"}})
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     with Features.open(tmp_path / "features.h5") as features:
         assert set(features.streams) == {"b:y"}
         np.testing.assert_array_equal(features.rows("b:y", "v1"), rows(3, seed=1))

@@ -26,7 +26,8 @@ def file(tmp_path: Path) -> Path:
     output = Output(tmp_path / "features.h5")
     with output.owned():
         shard(output.shard("a"), video("v1", streams=("a:x", "b:y")), video("v2", 2, seed=7, streams=("a:x", "b:y")))
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     assert not verify(output.path)
     return output.path
 
@@ -83,10 +84,12 @@ def test_a_damaged_shard_is_named_when_it_is_folded_and_repaired(tmp_path: Path)
     bad = shard(output.shard("bad"), video("v1"), video("v2", seed=3))
     flip(bad, place_of(bad, "a:x", 1))
     with output.owned(), pytest.raises(BadFeatureFile, match=r"shard-bad\.h5: rows of v1 .*pipeline repair"):
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     assert len(repair(bad)) == 1
     with output.owned():
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     with Features.open(output.path) as features:
         assert features.stream("a:x").status.tolist() == [0, 1]
 
@@ -96,7 +99,8 @@ def test_a_folder_of_shards_is_repaired(tmp_path: Path) -> None:
     with output.owned():
         bad = shard(output.shard("one"), video("v1"))
         shard(output.shard("two"), video("v2"))
-        output.finish(MANIFEST, ATTRS, {})
+        output.begin(MANIFEST, ATTRS)
+        output.finish(ATTRS, {})
     flip(bad, place_of(bad, "a:x", 0))
     assert len(repair(output.path)) == 1
     assert [f.name for f in part_files(output.path)] == ["tables.h5", "shard-one.h5", "shard-two.h5"]

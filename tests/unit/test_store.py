@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import BadFeatureFile, PresetMismatch, UnknownName
 from pipeline.parts import read_part
 from pipeline.records import Caption, Clip, Manifest, Part, Video
-from pipeline.shards import fold, verify_part
+from pipeline.shards import fold, verify_file
 from pipeline.store import Features
 from pipeline.tables import write_tables
 from tests.unit.features import ATTRS, head, rows, shard, video
@@ -91,7 +91,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, keep: int) -> None:
     file = shard(tmp_path / "s.h5", video("v1", 200))
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(BadFeatureFile, match=r"s\.h5"):
-        verify_part(read_part(file))
+        verify_file(file)
 
 
 def test_a_flipped_bit_is_found_with_stream_and_video(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_flipped_bit_is_found_with_stream_and_video(tmp_path: Path) -> None:
     data[at] ^= 1
     file.write_bytes(data)
     with pytest.raises(BadFeatureFile, match=r"v2 in stream a:x"):
-        verify_part(read_part(file))
+        verify_file(file)
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
