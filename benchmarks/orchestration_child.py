@@ -78,8 +78,6 @@ def measure(videos: int) -> dict[str, Any]:
         dryrun._pace = lambda *_: 0.0  # type: ignore[assignment]
         Extract.work = work  # type: ignore[method-assign]
         stage = Extract(dataset="files", extractor=("colors",), out=Path(place) / "features.h5", chunk_seconds=CHUNK)
-        with phase("plan"):
-            plan_of(stage)
         with phase("dry"), redirect_stdout(StringIO()):
             dryrun.print_plan(stage, 1)
         with phase("run"), redirect_stdout(StringIO()):

@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
+from numpy.typing import NDArray
 
+from extractors.spec import Preset
 from pipeline.cutting import Frames
 from pipeline.decode import DecoderKilled
 from pipeline.devices import mine, resolve
 from pipeline.errors import BadVideo
 from pipeline.extraction import batchers_for, cut
 from pipeline.launch import default_workers
-from pipeline.plan import Item, Plan, rows_of
+from pipeline.plan import Item, Plan
 from pipeline.probe import probe
 from pipeline.records import Remote
 from pipeline.remote import local
@@ -30,69 +32,71 @@ BUDGET = 20.0
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Videos that were tried, and what they say of the others."""
+class Guess:
+    """What the videos that were tried say of all others."""
 
-    items: tuple[Item, ...]
-    """All items, with seconds from their headers or from their size."""
-    unreadable: int
+    tried: dict[str, float]
+    """Seconds by the header, by id; 0 for a video that cannot be read."""
+    scale: float
+    """Seconds by the header for each that was guessed, from annotations or from bytes."""
+
+    def seconds(self, item: Item) -> float:
+        """Return how long an item is."""
+        guessed = item.seconds if isinstance(item.file, Remote) else item.seconds * self.scale
+        return self.tried.get(item.id, guessed)
 
 
 def print_plan(stage: Extract, workers: int | None) -> int:
     """Print what `stage` would do. Returns the exit code."""
+    plan_of.cache_clear()  # of an earlier run in this process
     plan = plan_of(stage)
     print(
         f"{stage.out}: {len(plan.items)} to extract, {len(plan.done)} done before, {len(plan.missing)} without a file"
     )
     if not plan.items:
         return 0
-    measured = _measure(plan.items)
-    hours = sum(item.seconds for item in measured.items) / 3600
-    unreadable = (
-        f"; {measured.unreadable} of {min(PROBED, len(plan.items))} tried cannot be read" if measured.unreadable else ""
-    )
-    print(f"video: {hours:.2f} hours{unreadable}")
-    total = _print_rows(plan, measured.items, stage.dtype)
+    guess = _try(plan.items)
+    seconds = np.fromiter(map(guess.seconds, plan.items), np.float64, len(plan.items))
+    unreadable = sum(not found for found in guess.tried.values())
+    said = f"; {unreadable} of {len(guess.tried)} tried cannot be read" if unreadable else ""
+    print(f"video: {seconds.sum() / 3600:.2f} hours{said}")
+    total = _print_rows(plan, seconds, stage.dtype)
     print(f"bytes to write: {total / 2**20:.1f} MiB, and as much again while shards are folded")
     count = max(1, default_workers(resolve(stage.device).startswith("cuda")) if workers is None else workers)
-    pace = _pace(stage, measured.items)
+    pace = _pace(stage, plan, seconds)
     if pace:
-        print(f"time: about {_clock(hours * 3600 * pace / count)} on {count} workers "
+        print(f"time: about {_clock(seconds.sum() * pace / count)} on {count} workers "
               f"({pace:.2f} s of work for a second of video, measured here)")  # fmt: skip
     return 0
 
 
-def _print_rows(plan: Plan, items: Sequence[Item], dtype: str) -> int:
-    dims = {name: dim for job in plan.jobs for name, dim in job.preset.streams}
+def _print_rows(plan: Plan, seconds: NDArray[np.float64], dtype: str) -> int:
     total = 0
-    for name, rows in rows_of(items, plan.jobs).items():
-        size = rows * dims[name] * np.dtype(dtype).itemsize
-        total += size
-        print(f"stream {name}: {rows} rows x {dims[name]}, {size / 2**20:.1f} MiB")
+    for job in plan.jobs:
+        lacking = np.fromiter((job in item.jobs for item in plan.items), np.bool_, len(plan.items))
+        rows = _rows(job.preset, seconds[lacking])
+        for name, dim in job.preset.streams:
+            size = rows * dim * np.dtype(dtype).itemsize
+            total += size
+            print(f"stream {name}: {rows} rows x {dim}, {size / 2**20:.1f} MiB")
     return total
 
 
-def _measure(items: Sequence[Item]) -> Measured:
-    """Read the headers of up to PROBED videos, evenly chosen; infer the rest from bytes per second of these."""
-    step = max(1, len(items) // PROBED)
-    tried = items[::step][:PROBED]
+def _rows(preset: Preset, seconds: NDArray[np.float64]) -> int:
+    """Return how many rows videos of these seconds make; those that cannot be read make none."""
+    frames = np.maximum(1, np.floor(seconds[seconds > 0] * preset.chain.fps + 0.5)).astype(np.int64)
+    lengths, times = np.unique(frames, return_counts=True)
+    return sum(preset.rows(many) * often for many, often in zip(lengths.tolist(), times.tolist(), strict=True))
+
+
+def _try(items: Sequence[Item]) -> Guess:
+    """Read the headers of up to PROBED videos, evenly chosen."""
+    some = items[:: max(1, len(items) // PROBED)][:PROBED]
     with ThreadPoolExecutor(8) as pool:
-        seconds = dict(zip((item.id for item in tried), pool.map(_seconds, tried), strict=True))
-    known = [item for item in tried if seconds[item.id] > 0]
-    rate = sum(_size(i) for i in known) / max(sum(seconds[i.id] for i in known), 1e-9)
-    return Measured(
-        tuple(replace(i, seconds=_of(seconds.get(i.id), i, rate)) for i in items), unreadable=len(tried) - len(known)
-    )
-
-
-def _of(probed: float | None, item: Item, rate: float) -> float:
-    if probed is not None or isinstance(item.path, Remote):
-        return item.seconds if probed is None else probed
-    return _size(item) / max(rate, 1.0)
-
-
-def _size(item: Item) -> int:
-    return 0 if isinstance(item.path, Remote) else item.path.stat().st_size
+        tried = dict(zip((item.id for item in some), pool.map(_seconds, some), strict=True))
+    here = [item for item in some if tried[item.id] > 0 and not isinstance(item.file, Remote)]
+    guessed, found = sum(item.seconds for item in here), sum(tried[item.id] for item in here)
+    return Guess(tried, found / guessed if guessed else 1.0)
 
 
 def _seconds(item: Item) -> float:
@@ -104,15 +108,15 @@ def _seconds(item: Item) -> float:
         return 0.0
 
 
-def _pace(stage: Extract, items: Sequence[Item]) -> float:
+def _pace(stage: Extract, plan: Plan, seconds: NDArray[np.float64]) -> float:
     """Return seconds of one worker's work for a second of video, from a short extraction of middling videos."""
     import torch
 
     torch.set_num_threads(1)  # as in a worker
-    readable = sorted((item for item in items if item.seconds > 0), key=lambda item: item.seconds)
-    batchers = batchers_for(readable, stage, mine(stage.device))
+    readable = [place for place in np.argsort(seconds, kind="stable").tolist() if seconds[place] > 0]
+    batchers = batchers_for([replace(plan.items[0], jobs=plan.jobs)], stage, mine(stage.device))
     begun, done = time.monotonic(), 0.0
-    for item in readable[len(readable) // 2 :]:
+    for item in (plan.items[place] for place in readable[len(readable) // 2 :]):
         first = item.jobs[0].preset
         with suppress(BadVideo, DecoderKilled):
             for preset, row, frames in takewhile(lambda _: time.monotonic() - begun < BUDGET, _cut(item)):

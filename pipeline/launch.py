@@ -32,6 +32,7 @@ MEMORY_PER_WORKER = 3 * 2**30
 
 def launch(stage: Extract, where: Where, limit: float | None = None) -> int:
     """Run a stage, for `limit` seconds at most, and print what came of it. Returns the exit code."""
+    plan_of.cache_clear()  # of an earlier run in this process
     output = output_of(stage)
     kind = read(where.cluster) if where.cluster else None
     if kind is not None and has_gpus(kind) and stage.device == "auto":

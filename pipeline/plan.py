@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from extractors.spec import Preset
 from pipeline import datasets, remote
 from pipeline.devices import resolve
@@ -165,15 +163,6 @@ def _has(features: Features, preset: Preset, video: str, retry_failed: bool) -> 
     ]
     wanting = {"missing", "failed"} if retry_failed else {"missing"}
     return not any(STATUS[code] in wanting for code in codes)
-
-
-def rows_of(items: Sequence[Item], todo: Sequence[Job]) -> dict[str, int]:
-    """Return how many rows each stream will have, by the sampling rule and the (guessed) seconds of the items."""
-    return {
-        name: int(sum(np.ceil(item.seconds * job.preset.rows_per_second) for item in items if job in item.jobs))
-        for job in todo
-        for name, _ in job.preset.streams
-    }
 
 
 def make_plan(stage: Extract, output: Output) -> Plan:
