@@ -5,7 +5,7 @@ outcomes, ledger, and the fold of a feature file in which nothing was extracted.
 of a hundred videos with one row each, in the same process; its time is told apart. Every size runs in a process of its
 own; growth is the exponent of time and memory from one size to the next.
 
-    dry      what a dry run does: what is left to do, and what it would give; without its trial of networks, 5 to 20 s
+    dry      what a dry run does: what is left to do, and what it would give; without its trial of networks, 5 to 10 s
     run      the same plan, chunks handed out and taken back, outcomes counted, shards folded into one file
     resume   what is left to do, of the output that `run` has made
 """

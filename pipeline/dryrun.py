@@ -27,7 +27,7 @@ from pipeline.stages.extract import Extract, plan_of
 
 PROBED = 256
 """Videos whose headers are read; the hours of the others are inferred from their bytes."""
-BUDGET = 20.0
+BUDGET = 10.0
 """Seconds that are spent on extracting, to guess the time of the whole."""
 
 
@@ -122,7 +122,7 @@ def _pace(stage: Extract, plan: Plan, seconds: NDArray[np.float64]) -> float:
             for preset, row, frames in takewhile(lambda _: time.monotonic() - begun < BUDGET, _cut(item)):
                 batchers[preset].add((item.id, row), frames)
                 done += 1 / first.rows_per_second if preset == first.name else 0.0
-        if time.monotonic() - begun >= BUDGET / 4:
+        if time.monotonic() - begun >= BUDGET / 2:
             break
     for batcher in batchers.values():
         batcher.flush()

@@ -11,18 +11,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.spec import Chain
+from extractors.spec import Chain, Preset
 from pipeline import decord_guard, picking
 from pipeline.decode import refuse_lines
-from pipeline.errors import BadSetting
+from pipeline.errors import BadSetting, BadVideo
 from pipeline.ffmpeg import Branch, Job
 from pipeline.packets import SECOND, Packets, packets
-from pipeline.probe import Probe
+from pipeline.probe import Probe, probe
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Frames = NDArray[np.uint8]
 """(n, height, width, 3), RGB."""
@@ -66,16 +69,16 @@ def clip_times(seconds: float, fps: float, clips: int = 8, frames: int = 16) -> 
     return np.asarray(np.clip(middles[:, None] + offsets, 0.0, seconds))
 
 
-def frames_at(path: Path, probe: Probe, chain: Chain, times: Sequence[float] | NDArray[np.float64]) -> Frames:
+def frames_at(path: Path, known: Probe, chain: Chain, times: Sequence[float] | NDArray[np.float64]) -> Frames:
     """Return the frames that are shown at `times`, seconds from the start of the file, as (n, height, width, 3) RGB.
 
     Of the chain its geometry counts, not its rate. Raises BadVideo where no frame can be decoded.
     """
-    return take(path, probe, chain, times).frames
+    return take(path, known, chain, times).frames
 
 
 def take(
-    path: Path, probe: Probe, chain: Chain, times: Sequence[float] | NDArray[np.float64], *, stall: float = 120.0
+    path: Path, known: Probe, chain: Chain, times: Sequence[float] | NDArray[np.float64], *, stall: float = 120.0
 ) -> Taken:
     """Return what `frames_at` does, and which decoder read it.
 
@@ -85,25 +88,45 @@ def take(
     """
     wanted, where = np.unique(_microseconds(times), return_inverse=True)
     if not len(wanted):
-        width, height = chain.frame_size(probe.width, probe.height)
+        width, height = chain.frame_size(known.width, known.height)
         return Taken(np.empty((0, height, width, 3), np.uint8), "ffmpeg", "no times")
-    branch = Branch(chain, probe.width, probe.height, "first")
+    branch = Branch(chain, known.width, known.height, "first")
     refuse_lines([branch])
-    known = packets(path, probe)
-    why = decord_guard.refusal(probe, known) or decord_guard.refused_chain(chain)
+    index = packets(path, known)
+    why = decord_guard.refusal(known, index) or decord_guard.refused_chain(chain)
     if not why:
         try:
-            return Taken(_by_decord(path, probe, chain, known, wanted)[where], "decord", "")
+            return Taken(_by_decord(path, known, chain, index, wanted)[where], "decord", "")
         except decord_guard.DecordFailed as error:
             why = str(error)
     _LOG.debug("%s: read by ffmpeg: %s", path, why)
-    job = Job(path, probe, threads=1, stall=stall)
-    return Taken(picking.pick(job, branch, wanted, known)[where], "ffmpeg", why)
+    job = Job(path, known, threads=1, stall=stall)
+    return Taken(picking.pick(job, branch, wanted, index)[where], "ffmpeg", why)
 
 
-def _by_decord(path: Path, probe: Probe, chain: Chain, known: Packets, wanted: NDArray[np.int64]) -> Frames:
-    ranks, where = np.unique(known.covering(wanted), return_inverse=True)
-    return decord_guard.read(path, probe, chain, known, ranks)[where]
+def clip_rows(path: Path, preset: Preset, network: nn.Module, clips: int = 8) -> NDArray[np.float32]:
+    """Return the rows (clips, D) of equidistant clips of a video, each of the preset's frames at its rate.
+
+    `network` is what `extractors.embed.network` gives. They go into no feature file: a stream there has one rate, and
+    these are a number for each video. Raises BadVideo.
+    """
+    from extractors.embed import Batcher  # torch
+
+    known = probe(path)
+    if known.duration is None:
+        raise BadVideo("equidistant clips need a length, and the file says none")
+    times = known.first_frame + clip_times(known.duration, preset.chain.fps, clips, preset.frames)
+    batcher, rows = Batcher(preset, network, preset.batch), dict[int, NDArray[np.float32]]()
+    frames = np.split(take(path, known, preset.chain, times.ravel()).frames, clips)
+    for clip, some in enumerate(frames):
+        rows.update(batcher.add(clip, some))
+    rows.update(batcher.flush())
+    return np.stack([rows[clip] for clip in range(clips)])
+
+
+def _by_decord(path: Path, known: Probe, chain: Chain, index: Packets, wanted: NDArray[np.int64]) -> Frames:
+    ranks, where = np.unique(index.covering(wanted), return_inverse=True)
+    return decord_guard.read(path, known, chain, index, ranks)[where]
 
 
 def _microseconds(times: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:

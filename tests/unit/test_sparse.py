@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import extractors
+from extractors.embed import Batcher, network
 from extractors.spec import Chain
+from extractors.weights import find
 from pipeline import decord_guard, sparse
 from pipeline.decord_guard import decord_safe, refusal, refused_chain
 from pipeline.errors import BadSetting, BadVideo
@@ -134,6 +137,18 @@ SAFE = Packets(
     refreshed=False,
     doubt="",
 )
+
+
+@real
+def test_rows_of_equidistant_clips(tmp_path: Path) -> None:
+    preset = replace(extractors.preset("colors"), chain=replace(CHAIN, fps=10), frames=4, batch=2)
+    net = network(preset, find(preset, "random"))
+    rows = sparse.clip_rows(made(tmp_path / "a.mp4"), preset, net, clips=3)
+    own = all_frames(tmp_path / "a.mp4")
+    batcher = Batcher(preset, net, 3)
+    expected = [row for first in (8, 28, 48) for _, row in batcher.add(first, own[first : first + 4])]
+    np.testing.assert_allclose(rows, np.stack(expected), rtol=1e-6)
+    assert len(np.unique(rows, axis=0)) == 3
 
 
 @pytest.fixture
