@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -26,7 +26,7 @@ from pipeline.remote import local
 from pipeline.stages.extract import Extract, plan_of
 
 PROBED = 256
-"""Videos whose headers are read; the hours of the others are inferred from their bytes."""
+"""Videos whose headers are read; those of the others are inferred from these."""
 BUDGET = 10.0
 """Seconds that are spent on extracting, to guess the time of the whole."""
 
@@ -114,7 +114,8 @@ def _pace(stage: Extract, plan: Plan, seconds: NDArray[np.float64]) -> float:
 
     torch.set_num_threads(1)  # as in a worker
     readable = [place for place in np.argsort(seconds, kind="stable").tolist() if seconds[place] > 0]
-    batchers = batchers_for([replace(plan.items[0], jobs=plan.jobs)], stage, mine(stage.device))
+    kinds = {id(item.jobs): item for item in (plan.items[place] for place in readable)}  # to hash a job takes long
+    batchers = batchers_for(list(kinds.values()), stage, mine(stage.device))
     begun, done = time.monotonic(), 0.0
     for item in (plan.items[place] for place in readable[len(readable) // 2 :]):
         first = item.jobs[0].preset

@@ -167,8 +167,9 @@ class Output:
                 fold([left], file, part.attrs)
 
     def begin(self, manifest: Manifest, attrs: Mapping[str, Any]) -> None:
-        """Write the data set's own tables, as `finish` needs them."""
-        write_tables(self._tables, attrs, manifest)
+        """Write the data set's own tables, as `finish` needs them. In a folder, words that are of them stay there."""
+        before = [] if self.is_file or not self._tables.exists() else [read_part(self._tables)]
+        write_tables(self._tables, attrs, manifest, before)
 
     def _to_fold(self, shards: Sequence[Path], wanted: Settings) -> Iterator[Part]:
         """Yield what makes the final file, a file after the other."""

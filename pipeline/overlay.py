@@ -7,7 +7,7 @@ million videos.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,14 +86,21 @@ def _read(parts: Iterable[Part]) -> tuple[dict[str, int], Columns, list[Part], l
     """Return index and table of the videos, and of each file what there is to know besides; nothing else is kept."""
     index: dict[str, int] = {}
     table, heads, layers = _Table(), list[Part](), list[_Layer]()
+    known: dict[str, dict[str, Any]] = {}
     for part in parts:
         at = np.fromiter((index.setdefault(v, len(index)) for v in part.videos["id"]), np.int32, len(part.videos["id"]))
         table.grow(len(index))
-        _tell(part.videos, table.columns, at)
-        heads.append(without_columns(part))
+        table.tell(part.videos, at)
+        heads.append(_head(part, known))
         source = {name: part.videos[name] for name in ("source_size", "source_mtime")}
         layers.append(_Layer(at, source, {name: _columns(found) for name, found in part.streams.items()}))
     return index, {"id": np.fromiter(index, object, len(index)), **table.cut(len(index))}, heads, layers
+
+
+def _head(part: Part, known: dict[str, dict[str, Any]]) -> Part:
+    """Return a part without what it says of single videos. What else it says, thousands of others say too."""
+    attrs = {name: value for name, value in part.attrs.items() if name != "made"}
+    return replace(without_columns(part), attrs=known.setdefault(repr(attrs), attrs))
 
 
 class _Table:
@@ -101,6 +108,8 @@ class _Table:
 
     def __init__(self) -> None:
         self.columns: Columns = {name: _blank(name, 0) for name in VIDEO_COLUMNS}
+        self._texts: dict[str, str] = {}
+        """Each once: codecs and versions of a million videos are a few."""
 
     def grow(self, size: int) -> None:
         """Make room for `size` videos."""
@@ -109,6 +118,17 @@ class _Table:
             more = size - room if room == 0 else max(size - room, room // 2)  # the first file mostly has them all
             for name, column in self.columns.items():
                 self.columns[name] = np.concatenate([column, _blank(name, more)])
+
+    def tell(self, videos: Columns, at: NDArray[np.int32]) -> None:
+        """Note what a file tells of its videos."""
+        use = _stamped(videos)
+        # A failure of one stream does not blank what another stream's decoding told of the same file.
+        same = _same_source(videos, self.columns, at)
+        use &= ~(same & (videos["decoded"] == 0) & (self.columns["decoded"][at] > 0))
+        for name, column in self.columns.items():
+            told = videos[name][use]
+            is_text = column.dtype == object
+            column[at[use]] = [self._texts.setdefault(text, text) for text in told] if is_text else told
 
     def cut(self, size: int) -> Columns:
         """Return the columns of `size` videos, and keep nothing."""
@@ -120,15 +140,6 @@ def _blank(name: str, size: int) -> NDArray[Any]:
     empty = VIDEO_COLUMNS[name]
     kind = object if isinstance(empty, str) else np.float64 if isinstance(empty, float) else np.int64
     return np.full(size, empty, dtype=kind)
-
-
-def _tell(videos: Columns, table: Columns, at: NDArray[np.int32]) -> None:
-    """Note in the table what a file tells of its videos."""
-    use = _stamped(videos)
-    # A failure of one stream does not blank what another stream's decoding told of the same file.
-    use &= ~(_same_source(videos, table, at) & (videos["decoded"] == 0) & (table["decoded"][at] > 0))
-    for name in VIDEO_COLUMNS:
-        table[name][at[use]] = videos[name][use]
 
 
 def _stamped(videos: Columns) -> NDArray[np.bool_]:

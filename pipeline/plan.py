@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -119,6 +120,7 @@ def left(
     missing: list[str] = []
     done: list[Outcome] = []
     changed = 0
+    kinds: dict[tuple[bool, ...], tuple[Job, ...]] = {}
     far, here = remote.look(videos, features), str(Path.cwd())
     for video in videos:
         file = video.file
@@ -129,11 +131,12 @@ def left(
             missing.append(video.id)
             continue
         fresh = _unchanged(features, video.id, state)
-        lacks = tuple(j for j in todo if not (fresh and _has(features, j.preset, video.id, retry_failed)))
-        if lacks:
+        lacks = tuple(not (fresh and _has(features, job.preset, video.id, retry_failed)) for job in todo)
+        if any(lacks):
             changed += fresh is False
             guess = state.size / BYTES_PER_SECOND if isinstance(file, str) else FAR_SECONDS
-            items.append(Item(video.id, file, video.duration or guess, lacks))
+            lacking = kinds.setdefault(lacks, tuple(compress(todo, lacks)))
+            items.append(Item(video.id, file, video.duration or guess, lacking))
         else:
             done.append(_outcome(features, video.id, todo))
     return items, missing, changed, done

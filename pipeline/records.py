@@ -27,8 +27,14 @@ class Video:
     original: str
     """The id as it is annotated, where it was brought into another form; else empty."""
 
-    def __init__(self, name: str, path: Path | Remote | None, duration: float = 0.0, original: str = "") -> None:
-        values = name, str(path) if isinstance(path, Path) else path, duration, original
+    def __init__(
+        self,
+        id: str,  # noqa: A002 — the field's name, as for any dataclass
+        file: Path | str | Remote | None,
+        duration: float = 0.0,
+        original: str = "",
+    ) -> None:
+        values = id, str(file) if isinstance(file, Path) else file, duration, original
         for slot, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, slot, value)
 

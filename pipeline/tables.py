@@ -36,8 +36,11 @@ Writer = Callable[[h5py.Group], None]
 """Fills a table's group."""
 
 
-def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest) -> None:
-    """Write a feature file that holds a data set's videos and its own tables, and no rows."""
+def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest, before: Sequence[Part] = ()) -> None:
+    """Write a feature file that holds a data set's videos and its own tables, and no rows.
+
+    Tables of the files `before` that were derived from the same captions are copied.
+    """
     videos: Columns = {"id": _texts(v.id for v in manifest.videos)}
     for column, empty in VIDEO_COLUMNS.items():
         dtype = object if isinstance(empty, str) else None
@@ -53,6 +56,7 @@ def write_tables(path: Path, attrs: Mapping[str, Any], manifest: Manifest) -> No
             file["captions"].attrs["sha256"] = digest(tables["captions"]["text"])
             file["captions"].attrs["dedup"] = manifest.dedup
             seal(file, OWN)
+        copy_tables(before, temporary, {})
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -84,8 +84,8 @@ class Extract:
         if failed:
             from pipeline.extraction import record_failures
 
-            known = Features(current(part, plan.wanted) for part in output.parts())
-            record_failures(self, plan.items, failed, output, known)
+            known = (current(part, plan.wanted) for part in output.parts())
+            record_failures(self, plan.items, failed, output, Features(known))  # which nobody holds during the fold
         output.finish(file_attrs(plan.manifest.dataset), plan.wanted)
 
 

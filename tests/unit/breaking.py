@@ -33,8 +33,8 @@ def first(path: Path) -> None:
     """A finished run over v1."""
     output = Output(path)
     with output.owned():
-        shard(output.shard("a"), video("v1", streams=("a:x", "b:y")))
         output.begin(MANIFEST, ATTRS)
+        shard(output.shard("a"), video("v1", streams=("a:x", "b:y")))
         output.finish(ATTRS, {})
 
 
@@ -42,8 +42,8 @@ def second(path: Path) -> None:
     """A run that adds v2."""
     output = Output(path)
     with output.owned():
-        shard(output.shard("b"), video("v2", seed=5, streams=("a:x", "b:y")))
         output.begin(MANIFEST, ATTRS)
+        shard(output.shard("b"), video("v2", seed=5, streams=("a:x", "b:y")))
         output.finish(ATTRS, {})
 
 

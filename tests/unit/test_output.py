@@ -4,15 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from pipeline.errors import BadFeatureFile
 from pipeline.output import Output
-from pipeline.parts import read_ledger
+from pipeline.parts import read_ledger, read_part
 from pipeline.publish import publish
-from pipeline.records import Manifest, Video
+from pipeline.records import Caption, Clip, Manifest, Video
 from pipeline.store import Features
+from pipeline.tables import captions_of
 from tests.unit.features import ATTRS, rows, shard, video
 
 MANIFEST = Manifest("test", (Video("v1", None), Video("v2", None)))
@@ -21,9 +23,9 @@ MANIFEST = Manifest("test", (Video("v1", None), Video("v2", None)))
 def test_shards_become_one_file_and_go(tmp_path: Path) -> None:
     output = Output(tmp_path / "features.h5")
     with output.owned():
+        output.begin(MANIFEST, ATTRS)
         shard(output.shard("one"), video("v1"))
         shard(output.shard("two"), video("v2", seed=3))
-        output.begin(MANIFEST, ATTRS)
         output.finish(ATTRS, {})
     assert [f.name for f in tmp_path.iterdir()] == ["features.h5"]
     with Features.open(tmp_path / "features.h5") as features:
@@ -33,9 +35,9 @@ def test_shards_become_one_file_and_go(tmp_path: Path) -> None:
 def test_a_folder_of_shards_reads_like_the_file(tmp_path: Path) -> None:
     for output in (Output(tmp_path / "features.h5"), Output(tmp_path / "features")):
         with output.owned():
+            output.begin(MANIFEST, ATTRS)
             shard(output.shard("one"), video("v2", 2, seed=1))
             shard(output.shard("two"), video("v1", 4, seed=2))
-            output.begin(MANIFEST, ATTRS)
             output.finish(ATTRS, {})
     with Features.open(tmp_path / "features.h5") as file, Features.open(tmp_path / "features") as folder:
         assert list(file.videos["id"]) == list(folder.videos["id"])
@@ -95,8 +97,8 @@ def test_parts_of_a_divided_job_are_folded_by_a_run_without_part(tmp_path: Path)
     for share, name in (("1of2", "v1"), ("2of2", "v2")):
         output = Output(tmp_path / "features.h5", share)
         with output.owned():
-            shard(output.shard("s"), video(name, seed=len(share)))
             output.begin(MANIFEST, ATTRS)
+            shard(output.shard("s"), video(name, seed=len(share)))
             output.finish(ATTRS, {})
         assert not (tmp_path / "features.h5").exists()
     whole = Output(tmp_path / "features.h5")
@@ -137,3 +139,23 @@ def test_dropping_a_stream_leaves_the_others(tmp_path: Path) -> None:
 def test_a_folder_without_shards_is_no_feature_file(tmp_path: Path) -> None:
     with pytest.raises(BadFeatureFile, match="no feature file in folder"):
         Features.open(tmp_path)
+
+
+def test_words_in_a_folder_stay_when_a_run_begins_unless_its_captions_are_others(tmp_path: Path) -> None:
+    def manifest(text: str) -> Manifest:
+        return Manifest("test", (Video("v1", None),), (Clip("v1", "v1"),), (Caption("v1#0", "v1", text),))
+
+    output = Output(tmp_path / "features")
+    tables = output.folder / "tables.h5"
+    with output.owned():
+        output.begin(manifest("a dog"), ATTRS)
+        with h5py.File(tables, "r+") as file:
+            words = file.create_group("words")
+            words["form"] = np.arange(2)
+            words.attrs.update(captions=captions_of(file), settings="{}", interest="[]")
+        output.begin(manifest("a dog"), ATTRS)
+        assert "words" in read_part(tables).tables
+        output.begin(manifest("a cat"), ATTRS)
+        assert "words" not in read_part(tables).tables
+        with h5py.File(tables) as file:
+            assert file["captions/text"].asstr()[()].tolist() == ["a cat"]

@@ -25,8 +25,8 @@ MANIFEST = Manifest(
 def file(tmp_path: Path) -> Path:
     output = Output(tmp_path / "features.h5")
     with output.owned():
-        shard(output.shard("a"), video("v1", streams=("a:x", "b:y")), video("v2", 2, seed=7, streams=("a:x", "b:y")))
         output.begin(MANIFEST, ATTRS)
+        shard(output.shard("a"), video("v1", streams=("a:x", "b:y")), video("v2", 2, seed=7, streams=("a:x", "b:y")))
         output.finish(ATTRS, {})
     assert not verify(output.path)
     return output.path
@@ -97,9 +97,9 @@ def test_a_damaged_shard_is_named_when_it_is_folded_and_repaired(tmp_path: Path)
 def test_a_folder_of_shards_is_repaired(tmp_path: Path) -> None:
     output = Output(tmp_path / "features")
     with output.owned():
+        output.begin(MANIFEST, ATTRS)
         bad = shard(output.shard("one"), video("v1"))
         shard(output.shard("two"), video("v2"))
-        output.begin(MANIFEST, ATTRS)
         output.finish(ATTRS, {})
     flip(bad, place_of(bad, "a:x", 0))
     assert len(repair(output.path)) == 1

@@ -67,12 +67,12 @@ def test_the_last_listed_shard_counts_when_the_clock_is_set_back(tmp_path: Path)
         shard(output.shard("a"), video("v1", status="failed"), video("v2", seed=1))
         output.adopt()
     with output.owned(), mock.patch("time.time_ns", return_value=1):
-        shard(output.shard("b"), video("v1", 4))
         output.begin(MANIFEST, ATTRS)
+        shard(output.shard("b"), video("v1", 4))
         output.finish(ATTRS, {})
     with output.owned(), mock.patch("time.time_ns", return_value=2):
-        shard(output.shard("c"), video("v2", 2, seed=2))
         output.begin(MANIFEST, ATTRS)
+        shard(output.shard("c"), video("v2", 2, seed=2))
         output.finish(ATTRS, {})
     assert read_ledger(output.path) == ["shard-a.h5", "shard-b.h5", "shard-c.h5"]
     with Features.open(output.path) as features:
@@ -84,8 +84,8 @@ def test_a_run_that_ends_does_not_take_the_lock_of_the_next_one(tmp_path: Path) 
     """The first has put its folder away, but has not ended yet, when the second begins."""
     one, two, three = (Output(tmp_path / "features.h5") for _ in range(3))
     with one.owned():
-        shard(one.shard("a"), video("v1"))
         one.begin(MANIFEST, ATTRS)
+        shard(one.shard("a"), video("v1"))
         one.finish(ATTRS, {})
         held = two.owned()
         held.__enter__()
