@@ -25,6 +25,7 @@ from rich.table import Table
 
 SIZES = (10_000, 100_000, 1_000_000)
 TARGETS = {"ms a video": 1.0, "peak MB": 1000.0, "dry, s": 30.0}
+"""At most, for a million videos."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,18 @@ def main() -> None:
         )  # fmt: skip
     Console().print(table)
     for name, values in growth.items():
-        print(f"{name} grows with the exponent {', '.join(f'{value:.2f}' for value in values)}")
+        if values:
+            print(f"{name} grows with the exponent {', '.join(f'{value:.2f}' for value in values)}")
+    for line in verdicts(found[-1]):
+        print(line)
+
+
+def verdicts(one: Measured) -> list[str]:
+    """Return whether the targets are met, of a million videos only."""
+    if one.videos < SIZES[-1]:
+        return []
+    measured = {"ms a video": one.ms_a_video, "peak MB": one.peak_mb, "dry, s": one.seconds["dry"]}
+    return [f"{name} <= {most:g}: {'met' if measured[name] <= most else 'NOT met'}" for name, most in TARGETS.items()]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 
 import extractors
 from benchmarks import extract_child, extract_each, extract_peer, printing, store_child, store_files
+from benchmarks.orchestration import Measured, verdicts
 from benchmarks.run import SMALL
 from benchmarks.store import ROWS, TOKENS, Job
 from extractors.embed import Batcher
@@ -165,3 +167,10 @@ def test_extractors_that_cannot_be_measured_say_why(
     with pytest.raises(SystemExit):
         extract_each.main()
     assert "unknown extractor 'colours'; there are: c3d, " in capsys.readouterr().err
+
+
+def test_orchestration_is_judged_at_a_million_videos() -> None:
+    seconds = {"work": 300.0, "dry": 31.0, "run": 200.0, "resume": 17.0}
+    one = Measured(1_000_000, seconds, seconds, 927.0)
+    assert verdicts(one) == ["ms a video <= 1: met", "peak MB <= 1000: met", "dry, s <= 30: NOT met"]
+    assert verdicts(replace(one, videos=100_000)) == []
