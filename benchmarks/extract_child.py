@@ -59,7 +59,6 @@ def measure(name: str, files: Sequence[Path], runs: int, place: Path) -> dict[st
         weights=("random",),
         device="cpu",
         dtype="float32",
-        compile="no",
     )
     items = plan_of(stage).items
     sizes = {item.id: size_of(item) for item in items}

@@ -9,12 +9,12 @@ from typing import cast
 
 from extractors.spec import Extractor, ExtractorError, Preset
 
-_NOT_EXTRACTORS = {"__init__", "spec", "preprocess", "weights", "checkpoints", "fitting", "catalogue", "embed"}
+_OTHERS = {"__init__", "spec", "preprocess", "weights", "checkpoints", "fitting", "catalogue", "embed", "packed"}
 
 
 def names() -> list[str]:
     """Return the names of all extractors."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in _NOT_EXTRACTORS)
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in _OTHERS)
 
 
 def get(name: str) -> Extractor:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from extractors import weights
+from extractors.packed import pack
 from extractors.preprocess import pad_row, to_input
 from extractors.spec import ExtractorError, Preset
 
@@ -22,14 +23,18 @@ def network(
 ) -> nn.Module:
     """Return the preset's network with the weights `found`, on `device`, frozen and in eval mode.
 
-    `compiled`: by torch.compile with the weights as constants, at the first batch of each frame size. It takes a C++
-    compiler and a minute, and pays off after some hundreds of rows; rows differ in their last bits.
+    `compiled`: by torch.compile with the weights as constants, at the first batch of each frame size; rows differ in
+    their last bits. On a CPU it takes a C++ compiler and half a minute, and is no faster than what is done without.
     """
     net = weights.make(preset, found).to(device=device).eval().requires_grad_(False)
     for parameter in net.parameters():
         if parameter.ndim in _LAYOUTS:  # that of `to_input`; a network may have convolutions of both kinds
             parameter.data = parameter.data.contiguous(memory_format=_LAYOUTS[parameter.ndim])
-    return torch.compile(net, dynamic=False, options={"freezing": True}) if compiled else net  # type: ignore[return-value]
+    if compiled:
+        return torch.compile(net, dynamic=False, options={"freezing": True})  # type: ignore[return-value]
+    if torch.device(device).type == "cpu":
+        pack(net)
+    return net
 
 
 class Batcher:

@@ -79,7 +79,7 @@ def extract(stage: Extract, chunk: Sequence[Item], output: Output) -> list[Outco
         if not type(error).__module__.startswith(COMPILER):
             raise
         why = str(error).splitlines()[0][:120]
-        raise BadSetting(f"the networks cannot be compiled here ({why}); use --compile no") from None
+        raise BadSetting(f"the networks cannot be compiled here ({why}); leave out --compile") from None
     heads = stream_heads(_jobs(chunk), stage, device)
     write_shard(output.shard(_name(chunk, heads)), file_attrs(stage.dataset), heads, done)
     return [Outcome(v.video, v.status, v.reason, float(v.columns.get("decoded", 0.0))) for v in done]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -13,12 +11,6 @@ import extractors
 from extractors import weights
 from extractors.spec import ExtractorError, Preset
 from pipeline.errors import BadSetting, MissingWeights, UnknownName
-from pipeline.records import Manifest
-
-GUESS = 10.0
-"""Seconds of a video of which annotations tell no length, where only all of them together matter."""
-WORTH = 5_000
-"""Rows of a data set for which compiling pays: it takes a worker about a minute, and saves 0.1 to 0.5 s a row."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +43,11 @@ def jobs(names: Sequence[str], given: Sequence[str]) -> tuple[Job, ...]:
     return tuple(found)
 
 
-def compiled(todo: Sequence[Job], manifest: Manifest, asked: str, device: str) -> tuple[Job, ...]:
-    """Return the jobs, those marked whose networks are compiled.
-
-    It depends on the whole data set and on no run, so that one that goes on makes the same rows: on nothing but the
-    preset where it is asked for, else on whether compiling pays, which is known of CPUs only.
-    """
-    seconds = sum(video.duration or GUESS for video in manifest.videos)
-    can = asked == "yes" or (device == "cpu" and bool(shutil.which(os.environ.get("CXX", "g++"))))
-
-    def pays(preset: Preset) -> bool:
-        fixed = preset.chain.crop is not None or preset.chain.stretch is not None  # each frame size is compiled anew
-        return fixed and (asked == "yes" or seconds * preset.rows_per_second >= WORTH)
-
-    return tuple(replace(job, compiled=asked != "no" and can and pays(job.preset)) for job in todo)
+def compiled(todo: Sequence[Job]) -> tuple[Job, ...]:
+    """Return the jobs, those marked whose networks see one frame size only: each is compiled anew."""
+    chains = [job.preset.chain for job in todo]
+    fixed = [chain.crop is not None or chain.stretch is not None for chain in chains]
+    return tuple(replace(job, compiled=one) for job, one in zip(todo, fixed, strict=True))
 
 
 def _weight_files(given: Sequence[str]) -> dict[str, str]:

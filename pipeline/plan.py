@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from extractors.spec import Preset
 from pipeline import datasets, remote
-from pipeline.devices import resolve
 from pipeline.errors import BadDataset, BadSetting, PresetMismatch
 from pipeline.jobs import Job, compiled, jobs, stream_settings
 from pipeline.loading import load
@@ -173,7 +172,7 @@ def make_plan(stage: Extract, output: Output) -> Plan:
     manifest = load(stage.dataset, stage.root, stage.videos, stage.dedup, stage.allow_pickle)
     todo = jobs(stage.extractor, stage.weights)
     wanted = stream_settings(todo, stage.dtype, stage.autocast)
-    todo = compiled(todo, manifest, stage.compile, resolve(stage.device))
+    todo = compiled(todo) if stage.compile else todo
     videos = divide(manifest.videos, stage.limit, stage.part)
     features = Features(_held(stage, output, manifest.dataset, wanted))
     items, missing, changed, done = left(videos, todo, features, stage.retry_failed)

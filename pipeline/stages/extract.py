@@ -39,9 +39,8 @@ class Extract:
     """Run the networks in half precision: faster on a GPU, other features."""
     batch: int = 0
     """Rows in one forward pass; 0 takes each preset's own."""
-    compile: Literal["auto", "yes", "no"] = "auto"
-    """Compile networks that see one frame size: twice as fast on a CPU, after a minute in each worker. auto: on a CPU
-    with a C++ compiler, for a data set that is worth it."""
+    compile: bool = False
+    """Networks that see one frame size through torch.compile: a slow start in each worker. No gain on a CPU."""
     decoders: int = 0
     """Videos that a worker decodes at once; 0 takes one, and with a GPU as many as it has processors for each."""
     hwaccel: Literal["none", "auto", "cuda"] = "none"

@@ -67,11 +67,11 @@ def extract(shared: Path, tmp_path: Path, checkpoints: dict[str, Path], names: l
     return run
 
 
-def check(out: Path, stream: str, names: list[str], expected: dict[str, Any], columns: slice = slice(None)) -> None:
+def check(out: Path, stream: str, names: list[str], expected: dict[str, Any]) -> None:
     with Features.open(out) as features:
         for number, name in enumerate(names):
             ours = features.rows(stream, f"v{number:03}")
-            theirs = expected[name][:, columns]
+            theirs = expected[name]
             assert ours.shape == theirs.shape
             found = error(ours, theirs)
             print(f"{stream} {name}: {len(ours)} rows, centred relative error {found:.5f}")
@@ -79,14 +79,16 @@ def check(out: Path, stream: str, names: list[str], expected: dict[str, Any], co
 
 
 def check_steps(out: Path, stream: str, names: list[str], expected: dict[str, Any], columns: slice) -> None:
-    """Compare by float16 steps: untrained, this layer's rows differ by about one, so the measure above is their noise.
+    """Compare S3D by float16 steps: untrained, its rows differ by a few, so the measure above is their noise.
 
-    (The reference's own rounding is 0.2 to 1.2 in that measure. Bicubic scaling moves one number in six.)
+    (Computed in float64, one number in a thousand rounds to the other side, and that alone is up to 0.09 in that
+    measure; of the embedding 0.2 to 1.2. Bicubic scaling moves one number in ten to one in five, by 10 steps or more.)
     """
     with Features.open(out) as features:
         for number, name in enumerate(names):
             ours = features.rows(stream, f"v{number:03}")
             theirs = expected[name][:, columns]
+            assert ours.shape == theirs.shape
             steps = np.abs(ours.astype(np.float64) - theirs) / np.spacing(np.abs(theirs)).astype(np.float64)
             print(f"{stream} {name}: {(steps > 0).mean():.2%} of the numbers off, by {steps.max():.0f} step")
             assert steps.max() <= 1
@@ -99,7 +101,7 @@ def test_bilinear_presets(extract: Extract, names: list[str]) -> None:
     check(out, "resnet152:howto100m", names, reference("howto100m_extractor_bilinear", "2d"))
     check(out, "i3d_x101:howto100m", names, reference("howto100m_extractor_bilinear", "3d"))
     univl = reference("univl_extractor_bilinear", "s3d")
-    check(out, "s3d_howto100m:univl", names, univl, slice(1024))
+    check_steps(out, "s3d_howto100m:univl", names, univl, slice(1024))
     check_steps(out, "s3d_howto100m:univl+video_embedding", names, univl, slice(1024, None))
 
 
@@ -113,8 +115,8 @@ def test_bicubic_presets(extract: Extract, names: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("names", "workers"), [pytest.param(ALL[2:], 1, id="two")])
 def test_compiled_networks_give_the_same_rows(extract: Extract, names: list[str]) -> None:
-    presets, flags = ("i3d_x101", "s3d_howto100m"), ("--dtype", "float32", "--compile")
-    made = [extract(*presets, flags=(*flags, how), out=f"{how}.h5") for how in ("no", "yes")]
+    presets, flags = ("i3d_x101", "s3d_howto100m"), ("--dtype", "float32")
+    made = [extract(*presets, flags=flags), extract(*presets, flags=(*flags, "--compile"), out="compiled.h5")]
     with Features.open(made[0]) as plain, Features.open(made[1]) as compiled:
         for name, stream in compiled.streams.items():
             assert (plain.streams[name].provenance["compiled"], stream.provenance["compiled"]) == (False, True)

@@ -47,7 +47,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Extract:
     (place / "videos.csv").write_text("\n".join(rows) + "\n")
     return Extract(
         dataset="files", root=str(place / "videos.csv"), extractor=("colors",), out=place / "f.h5", device="cpu",
-        compile="no",
     )  # fmt: skip
 
 
@@ -104,9 +103,7 @@ def test_a_long_video_takes_what_its_rows_take(tmp_path: Path) -> None:
     slides = ("-vf", "setpts=N*120/TB", "-fps_mode", "passthrough", "-c:v", "ffv1")
     program("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=10:duration=1", *slides, "-y", tmp_path / "a.mkv")
     both = ("colors:resnet152", "colors:i3d_x101")
-    stage = Extract(
-        dataset="files", root=str(tmp_path / "*.mkv"), extractor=both, out=tmp_path / "f.h5", device="cpu", compile="no"
-    )
+    stage = Extract(dataset="files", root=str(tmp_path / "*.mkv"), extractor=both, out=tmp_path / "f.h5", device="cpu")
     items = stage.items()
     program("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=10:duration=20", "-c:v", "ffv1", "-y", tmp_path / "b.mkv")
     stage.work([replace(items[0], id="b", path=tmp_path / "b.mkv")])

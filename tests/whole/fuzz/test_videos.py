@@ -70,7 +70,7 @@ def ground(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Ground:
     rows = [f'{video},"{str(path).replace(chr(34), chr(34) * 2)}"' for video, path in paths.items()]
     (place / "videos.csv").write_text("\n".join(["video_id,path", *rows]) + "\n")
     table, out = str(place / "videos.csv"), place / "features.h5"
-    return Ground(Extract(dataset="files", root=table, extractor=STREAMS, out=out, device="cpu", compile="no"), kinds)
+    return Ground(Extract(dataset="files", root=table, extractor=STREAMS, out=out, device="cpu"), kinds)
 
 
 def _damaged(folder: Path, number: int, seeds: list[media.Seed]) -> Path:
@@ -144,7 +144,7 @@ def test_each_ends_with_an_outcome(ground: Ground, tally: Tally, monkeypatch: py
 def test_all_real_and_awkward_videos_beside_them_in_one_run(ground: Ground, tally: Tally) -> None:
     """The run goes on from what the test before has written, folds it all, and `verify` agrees with every row."""
     words = ["run", "extract", "--dataset", "files", "--root", ground.stage.root, "--extractor", ",".join(STREAMS)]
-    _, err = inside(*words, "--out", ground.stage.out, "--workers", "0", "--device", "cpu", "--compile", "no", code=1)
+    _, err = inside(*words, "--out", ground.stage.out, "--workers", "0", "--device", "cpu", code=1)
     assert "unexpected" not in err
     assert inside("verify", ground.stage.out)[0].endswith("no problems\n")
     shown = json.loads(inside("show", ground.stage.out, "--json")[0])["videos"]
