@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.extract import listed, null
+from benchmarks.extract import Size, listed, null, size_of
 from extractors.embed import Batcher
 from extractors.preprocess import to_input
 from extractors.spec import ExtractorError
@@ -27,12 +27,8 @@ from pipeline.errors import BadVideo, PipelineError
 from pipeline.output import Output
 from pipeline.parts import read_part
 from pipeline.plan import Item
-from pipeline.probe import probe
 from pipeline.stages.extract import Extract, plan_of
 from pipeline.store import Features
-
-Size = tuple[int, int]
-"""(width, height) of frames."""
 
 
 def measured(name: str, files: Sequence[Path], runs: int) -> dict[str, Any]:
@@ -61,7 +57,7 @@ def measure(name: str, files: Sequence[Path], runs: int, place: Path) -> dict[st
         dtype="float32",
     )
     items = plan_of(stage).items
-    sizes = {item.id: size_of(item) for item in items}
+    sizes = {item.id: size_of(_path(item), job.preset) for item in items for job in item.jobs}
     first = {sizes[item.id]: item for item in reversed(items)}
     work(stage, list(first.values()), place / "warm")  # the network is made here, and has seen every frame size
     rounds = [a_round(stage, items, sizes, place / str(number)) for number in range(runs)]
@@ -73,12 +69,6 @@ def measure(name: str, files: Sequence[Path], runs: int, place: Path) -> dict[st
         "rows of padding": sum(-count % job.preset.batch for count in rows.values()),
         "rounds": [seconds for _, seconds in rounds],
     }
-
-
-def size_of(item: Item) -> Size:
-    """Return the size of the frames that an item's only preset takes from it."""
-    (job,), probed = item.jobs, probe(_path(item))
-    return job.preset.chain.frame_size(probed.width, probed.height)
 
 
 def a_round(

@@ -37,7 +37,8 @@ def decoded(file: Path, chain: Chain) -> Tensor:
     filters = f"fps={chain.fps}:round=near,scale={width}:{height}:flags={chain.scaler}"
     if chain.crop is not None:
         filters += f",crop={chain.crop}:{chain.crop}:{int((width - chain.crop) / 2)}:{int((height - chain.crop) / 2)}"
-    words = [program(), "-i", str(file), "-vf", filters, "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:"]
+    raw = "-fps_mode", "cfr", "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:"
+    words = [program(), "-i", str(file), "-vf", filters, *raw]
     out = subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL).stdout
     width, height = chain.frame_size(probed.width, probed.height)
     frames = np.frombuffer(out, np.uint8).reshape(-1, height, width, 3)
