@@ -28,7 +28,7 @@ class Packed:
     def __call__(self, x: Tensor) -> Tensor:
         """Return what the module's own forward pass does, but for the last bits."""
         module = self._module
-        if x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+        if x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
             return self._own(x)
         how = module.padding, module.stride, module.dilation, module.groups
         if x.shape != self._size:
