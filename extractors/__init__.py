@@ -9,6 +9,7 @@ from typing import cast
 
 from extractors.spec import Extractor, ExtractorError, Preset
 
+# Modules of this folder that are no extractors.
 _OTHERS = {"__init__", "spec", "preprocess", "weights", "checkpoints", "fitting", "catalogue", "embed", "packed"}
 
 

@@ -46,8 +46,10 @@ def test_a_packed_convolution_is_torchs_own_for_every_size_in_turn(kind: type[nn
     own = [module(x) for x in some]
     pack(module)
     assert packed(module)
-    for x, expected in zip([*some, *some], [*own, *own], strict=True):
-        torch.testing.assert_close(module(x), expected, rtol=1e-5, atol=1e-5)
+    first, again = ([module(x) for x in some] for _ in range(2))
+    for one, other, expected in zip(first, again, own, strict=True):
+        torch.testing.assert_close(one, expected, rtol=1e-5, atol=1e-5)
+        assert torch.equal(one, other)  # packed anew, to the bit
 
 
 @torch.inference_mode()
