@@ -5,6 +5,7 @@
 
 Slurm sends SIGTERM before it takes a node back, and with `--signal=USR1@120` SIGUSR1 two minutes before. What is under
 way is finished and saved. A second SIGTERM ends the run at once, as any other death does: it can be gone on with too.
+What comes within `SAME` of the first is the first: `timeout` and Slurm send to a process and then to its whole group.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from types import FrameType
 from pipeline.errors import BadSetting
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SAME = 1.0
+"""Seconds."""
 STOPPED = 3
 """Exit code of a run that was stopped: the same command goes on."""
 
@@ -32,7 +35,7 @@ class Stop:
         self._begun = time.monotonic()
         self._limit = limit
         self._longest = 0.0
-        self._signal = ""
+        self._signal, self._heard = "", 0.0
 
     def why(self) -> str:
         """Return why no more work is to be begun; '' while there is no reason."""
@@ -47,10 +50,12 @@ class Stop:
         self._longest = max(self._longest, seconds)
 
     def signalled(self, number: int, _: FrameType | None) -> None:
-        """Note a signal; at the second one the process ends as if there were no handler."""
-        if self._signal and number == signal.SIGTERM:
+        """Note a signal; at a second one, after `SAME`, the process ends as if there were no handler."""
+        if self._signal and number == signal.SIGTERM and time.monotonic() - self._heard > SAME:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)
+        if not self._signal:
+            self._heard = time.monotonic()
         self._signal = signal.Signals(number).name
 
 

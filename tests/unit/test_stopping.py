@@ -11,7 +11,7 @@ import pytest
 from pipeline.errors import BadSetting
 from pipeline.records import Outcome
 from pipeline.runner import Loop, run
-from pipeline.stopping import Stop, seconds_of, watched
+from pipeline.stopping import SAME, Stop, seconds_of, watched
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,21 @@ def test_what_is_under_way_is_finished_and_saved(number: signal.Signals) -> None
     assert signal.getsignal(number) == before
 
 
+def test_a_signal_that_comes_twice_at_once_is_one() -> None:
+    """As `timeout` sends it, to a process and to its group."""
+
+    def both() -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    stage = Slow(both)
+    with watched() as stop:
+        outcomes = run(stage, Loop(), stop=stop)
+        assert stop.why() == "SIGTERM"
+    assert [o.item for o in outcomes] == ["i0", "i1", "i2"]
+    assert stage.saved == outcomes
+
+
 def test_what_fails_while_stopping_is_nobodys_fault() -> None:
     def taken_away() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -81,6 +96,7 @@ def test_a_second_sigterm_ends_the_process() -> None:
     if pid == 0:
         with watched():
             os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(SAME + 0.1)
             os.kill(os.getpid(), signal.SIGTERM)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
